@@ -1,0 +1,105 @@
+//! The only maker of threads.
+//!
+//! A long-lived thread is started by `spawn`, which turns its end, by return or by panic, into `Event::Exited`: a thread that
+//! died silently would leave a process that looks alive and does nothing. Threads that live for one connection or one call are
+//! started by `spawn_short`; their panic ends only what they served.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{Builder, JoinHandle};
+
+use crossbeam_channel::Sender;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::message::{Event, Signal};
+
+/// Stack of a long-lived thread. jq filters recurse, so these get what the main thread of most systems would allow at least.
+const LONG_LIVED_STACK: usize = 2 * 1024 * 1024;
+
+/// Starts a thread that is meant to live as long as the process. Its name is `role:detail` and appears in log lines.
+#[expect(clippy::disallowed_methods, reason = "this is the room that may")]
+pub(crate) fn spawn(
+    name: &str,
+    events: &Sender<Event>,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let thread = name.to_owned();
+    let events = events.clone();
+    Builder::new()
+        .name(name.to_owned())
+        .stack_size(LONG_LIVED_STACK)
+        .spawn(move || {
+            let panic = catch_unwind(AssertUnwindSafe(body))
+                .err()
+                .map(|payload| panic_text(payload.as_ref()));
+            // The main loop may be gone already: then nobody needs to know.
+            let _ = events.send(Event::Exited { thread, panic });
+        })
+}
+
+/// Starts a thread for one connection or one call, with a stack of its own size.
+#[expect(clippy::disallowed_methods, reason = "this is the room that may")]
+pub(crate) fn spawn_short<T: Send + 'static>(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new()
+        .name(name.to_owned())
+        .stack_size(stack)
+        .spawn(body)
+}
+
+/// Starts the signal thread. Must be called before any other thread exists, so that none of them takes a signal by default.
+pub(crate) fn spawn_signals(events: &Sender<Event>) -> io::Result<JoinHandle<()>> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let sender = events.clone();
+    spawn("signals", events, move || {
+        for number in signals.forever() {
+            let signal = if number == SIGHUP {
+                Signal::Reload
+            } else {
+                Signal::Stop
+            };
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// What a panic said, for the log.
+pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_thread_is_an_event() {
+        let (sender, receiver) = crossbeam_channel::bounded(4);
+        spawn("quiet", &sender, || {}).unwrap();
+        spawn("loud", &sender, || panic!("boom")).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            if let Event::Exited { thread, panic } = receiver.recv().unwrap() {
+                seen.push((thread, panic));
+            }
+        }
+        seen.sort();
+        assert_eq!(
+            seen,
+            [
+                ("loud".to_owned(), Some("boom".to_owned())),
+                ("quiet".to_owned(), None)
+            ]
+        );
+    }
+}
