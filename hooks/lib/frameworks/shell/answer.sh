@@ -1,0 +1,56 @@
+# shellcheck shell=bash
+#
+# Ready-made answers of an admission hook. Each function writes the whole answer file, so the last call counts, and
+# starts no process. The original has none of these; a hook that must also run there writes the file itself.
+
+# hook::allow: the request may pass.
+hook::allow() {
+  hook::_answer '{"allowed":true}'
+}
+
+# hook::deny <message> [code]: the request is refused and the user reads the message; the code is 403 unless given.
+hook::deny() {
+  local REPLY
+  hook::_json_string "$1"
+  if [[ -z ${2-} ]]; then
+    hook::_answer "{\"allowed\":false,\"message\":$REPLY}"
+  elif [[ $2 =~ ^[1-9][0-9]{2}$ ]]; then
+    hook::_answer "{\"allowed\":false,\"status\":{\"code\":$2,\"message\":$REPLY}}"
+  else
+    printf "Error: hook::deny: '%s' is not an HTTP status code\n" "$2" >&2
+    return 1
+  fi
+}
+
+# hook::warn [text]...: the request may pass, and the user reads each text as a warning. No text, no warning.
+hook::warn() {
+  local REPLY text list=
+  for text in "$@"; do
+    hook::_json_string "$text"
+    list+=${list:+,}$REPLY
+  done
+  hook::_answer "{\"allowed\":true,\"warnings\":[$list]}"
+}
+
+# hook::patch <JSON Patch array>: the request may pass after these changes. For mutating bindings only.
+hook::patch() {
+  hook::_answer "{\"allowed\":true,\"patch\":$1}"
+}
+
+# Writes $1 as the answer, replacing an earlier one.
+hook::_answer() {
+  printf '%s\n' "$1" >"${ADMISSION_RESPONSE_PATH:-$VALIDATING_RESPONSE_PATH}"
+}
+
+# Sets REPLY to $1 as a JSON string.
+hook::_json_string() {
+  local backslash=\\ quote=\" text=$1
+  text=${text//"$backslash"/"$backslash$backslash"}
+  text=${text//"$quote"/"$backslash$quote"}
+  text=${text//$'\n'/"${backslash}n"}
+  text=${text//$'\r'/"${backslash}r"}
+  text=${text//$'\t'/"${backslash}t"}
+  # What is left of the control characters means nothing to a reader.
+  text=${text//[[:cntrl:]]/ }
+  REPLY=$quote$text$quote
+}
