@@ -65,7 +65,6 @@ hook::_read_contexts() {
 
   local table
   table=$(
-    # shellcheck disable=SC2016 # $binding belongs to jq
     jq -r '
       if type != "array" then error("the binding context is not an array") else .[] end
       | (.binding // "unknown") as $binding
