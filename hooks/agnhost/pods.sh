@@ -36,7 +36,7 @@ __main__() {
 
   case $verdict in
     "") hook::allow ;;
-    wait-forever) exec sleep infinity ;;
+    wait-forever) sleep infinity ;;
     *) hook::deny "$verdict" ;;
   esac
 }

@@ -13,13 +13,12 @@ context::global::jq() {
 # context::jq <jq arguments>: jq over the current context.
 context::jq() {
   local CONTEXT_ELEMENT
-  if context::_read_lone_element; then
-    # Not a here-string: large ones become temporary files, and there may be no place for those. A jq that does not
-    # read its input to the end is no failure of the writer.
-    jq "$@" < <(printf '%s' "$CONTEXT_ELEMENT" 2>/dev/null || true)
-  else
-    context::global::jq -c ".[${BINDING_CONTEXT_CURRENT_INDEX:-0}]" | jq "$@"
-  fi
+  context::_read_lone_element \
+    || CONTEXT_ELEMENT=$(context::global::jq -c ".[${BINDING_CONTEXT_CURRENT_INDEX:-0}]") \
+    || return
+  # Not a here-string: large ones become temporary files, and there may be no place for those. Not a pipeline: when jq
+  # does not read its input to the end, that is no failure.
+  jq "$@" < <(printf '%s' "$CONTEXT_ELEMENT" 2>/dev/null || true)
 }
 
 # context::get [--required] <path>: the raw value, "null" when there is none; with --required that is an error.
