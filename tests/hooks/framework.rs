@@ -279,6 +279,72 @@ fn what_is_no_array_of_contexts_is_refused() {
     }
 }
 
+/// A command, what it prints, and its status.
+const QUESTIONS: &[(&str, &str, u8)] = &[
+    ("context::jq -r .object.metadata.name", "web", 0),
+    ("context::jq -c '.object.items | length'", "2", 0),
+    (
+        "context::jq -r --arg key e2e-test '.object.metadata.labels[$key]'",
+        "x",
+        0,
+    ),
+    ("context::jq -e .object.no", "false", 1),
+    ("context::jq -n '1'", "1", 0),
+    (
+        "context::global::jq -r '.[-1].object.metadata.name'",
+        "web",
+        0,
+    ),
+    ("context::get object.metadata.name", "web", 0),
+    ("context::get .object.metadata.name", "web", 0),
+    (
+        "context::get object.metadata.labels.\\\"app.kubernetes.io/name\\\"",
+        "shop",
+        0,
+    ),
+    (
+        "context::get \"object.metadata.labels.'app.kubernetes.io/name'\"",
+        "shop",
+        0,
+    ),
+    ("context::get object.metadata.labels.e2e-test", "x", 0),
+    ("context::get object.items.0.port", "80", 0),
+    ("context::get 'object.items[0].port'", "80", 0),
+    ("context::get object.absent.too", "null", 0),
+    ("context::get --required object.yes", "true", 0),
+    ("context::get --required object.nothing", "null", 0),
+    (
+        "context::get --required object.absent.too 2>&1",
+        "Error: Value object.absent.too required, but doesn't exist",
+        1,
+    ),
+    (
+        "context::get a..b 2>&1",
+        "Error: 'a..b' is not a path: check its dots and quotes",
+        1,
+    ),
+    ("context::has object", "", 0),
+    ("context::has object.nothing", "", 0),
+    ("context::has object.items.1", "", 0),
+    ("context::has object.items.2", "", 1),
+    ("context::has object.metadata.labels.e2e-test", "", 0),
+    (
+        "context::has object.metadata.labels.\\\"app.kubernetes.io/name\\\"",
+        "",
+        0,
+    ),
+    ("context::has object.absent", "", 1),
+    ("context::has object.absent.too", "", 1),
+    ("context::is_true object.yes", "", 0),
+    ("context::is_true object.no", "", 1),
+    ("context::is_true object.metadata.name", "", 1),
+    ("context::is_false object.no", "", 0),
+    ("context::is_false object.nothing", "", 1),
+    ("context::is_null object.nothing", "", 0),
+    ("context::is_null object.absent", "", 0),
+    ("context::is_null object.no", "", 1),
+];
+
 #[test]
 fn context_functions_answer_about_the_current_context() {
     let context = json!({
@@ -288,75 +354,11 @@ fn context_functions_answer_about_the_current_context() {
             "items": [{ "port": 80 }, null], "yes": true, "no": false, "nothing": null,
         },
     });
-    let questions = [
-        ("context::jq -r .object.metadata.name", "web", 0),
-        ("context::jq -c '.object.items | length'", "2", 0),
-        (
-            "context::jq -r --arg key e2e-test '.object.metadata.labels[$key]'",
-            "x",
-            0,
-        ),
-        ("context::jq -e .object.no", "false", 1),
-        ("context::jq -n '1'", "1", 0),
-        (
-            "context::global::jq -r '.[-1].object.metadata.name'",
-            "web",
-            0,
-        ),
-        ("context::get object.metadata.name", "web", 0),
-        ("context::get .object.metadata.name", "web", 0),
-        (
-            "context::get object.metadata.labels.\\\"app.kubernetes.io/name\\\"",
-            "shop",
-            0,
-        ),
-        (
-            "context::get \"object.metadata.labels.'app.kubernetes.io/name'\"",
-            "shop",
-            0,
-        ),
-        ("context::get object.metadata.labels.e2e-test", "x", 0),
-        ("context::get object.items.0.port", "80", 0),
-        ("context::get 'object.items[0].port'", "80", 0),
-        ("context::get object.absent.too", "null", 0),
-        ("context::get --required object.yes", "true", 0),
-        ("context::get --required object.nothing", "null", 0),
-        (
-            "context::get --required object.absent.too 2>&1",
-            "Error: Value object.absent.too required, but doesn't exist",
-            1,
-        ),
-        (
-            "context::get a..b 2>&1",
-            "Error: 'a..b' is not a path: check its dots and quotes",
-            1,
-        ),
-        ("context::has object", "", 0),
-        ("context::has object.nothing", "", 0),
-        ("context::has object.items.1", "", 0),
-        ("context::has object.items.2", "", 1),
-        ("context::has object.metadata.labels.e2e-test", "", 0),
-        (
-            "context::has object.metadata.labels.\\\"app.kubernetes.io/name\\\"",
-            "",
-            0,
-        ),
-        ("context::has object.absent", "", 1),
-        ("context::has object.absent.too", "", 1),
-        ("context::is_true object.yes", "", 0),
-        ("context::is_true object.no", "", 1),
-        ("context::is_true object.metadata.name", "", 1),
-        ("context::is_false object.no", "", 0),
-        ("context::is_false object.nothing", "", 1),
-        ("context::is_null object.nothing", "", 0),
-        ("context::is_null object.absent", "", 0),
-        ("context::is_null object.no", "", 1),
-    ];
-    let asked: String = questions
+    let asked: String = QUESTIONS
         .iter()
         .map(|(question, ..)| format!("status=0\n{question} || status=$?\necho \"=$status\"\n"))
         .collect();
-    let wanted: String = questions
+    let wanted: String = QUESTIONS
         .iter()
         .map(|(_, printed, status)| {
             let newline = if printed.is_empty() { "" } else { "\n" };
@@ -496,17 +498,4 @@ fn the_image_layout_works_and_takes_libraries_of_users() {
         (finished.stdout.as_str(), finished.stderr.as_str()),
         ("hello a\n", "")
     );
-}
-
-#[test]
-fn nothing_in_lib_is_executable_and_every_part_is_tested_above() {
-    use std::os::unix::fs::PermissionsExt;
-    let mut names: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir(hooks().join("lib/frameworks/shell")).unwrap() {
-        let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o111, 0);
-        names.push(entry.file_name().into_string().unwrap());
-    }
-    names.sort();
-    assert_eq!(names, ["answer.sh", "context.sh", "hook.sh"]);
 }

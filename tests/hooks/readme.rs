@@ -1,1 +1,109 @@
+//! The hooks printed in `hooks/README.md` are complete: each is cut out of the text and run as a reader would.
 
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Workplace, config, hooks, run};
+
+/// The fenced block behind `<!-- hook: name -->`, as a file in a directory that has our `lib` beside it.
+fn printed(place: &Workplace, name: &str) -> PathBuf {
+    let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
+    let (_, rest) = readme
+        .split_once(&format!("<!-- hook: {name} -->\n```"))
+        .unwrap();
+    let (_, rest) = rest.split_once('\n').unwrap();
+    let (text, _) = rest.split_once("\n```\n").unwrap();
+    std::os::unix::fs::symlink(hooks().join("lib"), place.0.join("lib")).unwrap();
+    place.write(name, text)
+}
+
+/// The interpreter that the first line names, with the script.
+fn command(script: &PathBuf) -> Command {
+    let text = std::fs::read_to_string(script).unwrap();
+    let line = text.lines().next().unwrap();
+    let mut command = Command::new(match line {
+        "#!/bin/sh" => "sh",
+        "#!/usr/bin/env bash" => "bash",
+        "#!/usr/bin/env python3" => "python3",
+        other => panic!("{other}"),
+    });
+    command.arg(script);
+    command
+}
+
+fn context(kind: &str, binding: &str, labels: &Value) -> String {
+    let object = json!({ "metadata": { "name": "settings", "labels": labels } });
+    let request = json!({ "operation": "CREATE", "object": object });
+    json!([{ "binding": binding, "type": kind, "review": { "request": request } }]).to_string()
+}
+
+#[test]
+fn the_two_printed_policies_decide_alike() {
+    for name in ["require-team.sh", "require-team-framework.sh"] {
+        let place = Workplace::new();
+        let script = printed(&place, name);
+        let binding = "require-team.policy.example.com";
+        let printed = config(command(&script));
+        assert_eq!(
+            printed["kubernetesValidating"][0]["name"], binding,
+            "{name}"
+        );
+
+        let ask = |labels: Value| {
+            let context = context("Validating", binding, &labels);
+            run(command(&script), &context).json()
+        };
+        let denied = json!({ "allowed": false, "message": "ConfigMap settings has no label team" });
+        assert_eq!(ask(json!({})), denied, "{name}");
+        assert_eq!(ask(Value::Null), denied, "{name}");
+        assert_eq!(
+            ask(json!({ "team": "a" })),
+            json!({ "allowed": true }),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_printed_change_adds_the_label_only_where_it_is_missing() {
+    let place = Workplace::new();
+    let script = printed(&place, "default-team.py");
+    let binding = "default-team.policy.example.com";
+    assert_eq!(
+        config(command(&script))["kubernetesMutating"][0]["name"],
+        binding
+    );
+    let patch = |labels: Value| {
+        let context = context("Mutating", binding, &labels);
+        run(command(&script), &context).json()["patch"].clone()
+    };
+    assert_eq!(
+        patch(Value::Null),
+        json!([{ "op": "add", "path": "/metadata/labels", "value": { "team": "unassigned" } }])
+    );
+    assert_eq!(
+        patch(json!({ "a": "b" })),
+        json!([{ "op": "add", "path": "/metadata/labels/team", "value": "unassigned" }])
+    );
+    assert_eq!(patch(json!({ "team": "a" })), json!([]));
+}
+
+#[test]
+fn every_marked_hook_is_run_here_and_every_function_is_documented() {
+    let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
+    assert_eq!(readme.matches("<!-- hook: ").count(), 3);
+
+    let parts = hooks().join("lib/frameworks/shell");
+    for entry in std::fs::read_dir(parts).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for function in text.lines().filter_map(|line| line.strip_suffix("() {")) {
+            let internal = function.contains("::_");
+            assert!(
+                internal || readme.contains(&format!("`{function}")),
+                "{function}"
+            );
+        }
+    }
+}
