@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::command::nearest;
+use super::argument::nearest;
 use super::error::UsageError;
 use super::flag::{self, Flag, Takes, Topic};
 

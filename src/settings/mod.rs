@@ -10,6 +10,7 @@
 //! path exists is for the room that opens it. What a flag is called, which variable stands for it and what its default is, stands
 //! in one place: the tables of `flag.rs` and `webhook.rs`.
 
+mod argument;
 mod command;
 mod error;
 mod flag;

@@ -287,71 +287,74 @@ fn what_earlier_releases_had_is_accepted_with_a_warning() {
     }
 }
 
+/// Arguments and the one line that answers them.
+const MISTAKES: &[(&[&str], &str)] = &[
+    (
+        &["start", "--hook-dir=x"],
+        "unknown flag \"--hook-dir=x\": did you mean --hooks-dir?",
+    ),
+    (
+        &["start", "--validating-webhook-clien-ca", "x"],
+        "unknown flag \"--validating-webhook-clien-ca\": did you mean --validating-webhook-client-ca?",
+    ),
+    (
+        &["start", "--qqqqqqqq"],
+        "unknown flag \"--qqqqqqqq\": `shell-operator start --help` lists the flags",
+    ),
+    (
+        &["start", "-x"],
+        "unknown flag \"-x\": `shell-operator start --help` lists the flags",
+    ),
+    (
+        &["start", "--hooks-dir"],
+        "flag --hooks-dir needs a value: write --hooks-dir=DIR",
+    ),
+    (
+        &["start", "--hooks-dir", "--tmp-dir=/t"],
+        "flag --hooks-dir needs a value: write --hooks-dir=DIR",
+    ),
+    (
+        &["start", "--hooks-dir="],
+        "flag --hooks-dir=\"\": expected a path",
+    ),
+    (
+        &["start", "--listen-port=http"],
+        "flag --listen-port=\"http\": expected a port number from 0 (any free port) to 65535",
+    ),
+    (
+        &["start", "--log-level=loud"],
+        "flag --log-level=\"loud\": expected one of trace, debug, info, warn, error, fatal",
+    ),
+    (
+        &["sart"],
+        "unknown command \"sart\": did you mean `shell-operator start`?",
+    ),
+    (
+        &["frobnicate"],
+        "unknown command \"frobnicate\": `shell-operator help` lists the commands",
+    ),
+    (
+        &["start", "now"],
+        "unrecognized argument: now: see `shell-operator help start` for how it is called",
+    ),
+    (
+        &["resource"],
+        "resource needs a name, such as pods: see `shell-operator help resource` for how it is called",
+    ),
+    (
+        &["resource", "pods", "--hooks-dir=x"],
+        "flag --hooks-dir does not belong to `resource`: `shell-operator help resource` lists those that do",
+    ),
+    (
+        &["help", "sart"],
+        "unknown command \"sart\": did you mean `shell-operator start`?",
+    ),
+];
+
 #[test]
 fn errors_name_the_thing_the_value_and_what_is_expected() {
-    for (arguments, expected) in [
-        (
-            &["start", "--hook-dir=x"] as &[&str],
-            "unknown flag \"--hook-dir=x\": did you mean --hooks-dir?",
-        ),
-        (
-            &["start", "--validating-webhook-clien-ca", "x"],
-            "unknown flag \"--validating-webhook-clien-ca\": did you mean --validating-webhook-client-ca?",
-        ),
-        (
-            &["start", "--qqqqqqqq"],
-            "unknown flag \"--qqqqqqqq\": `shell-operator start --help` lists the flags",
-        ),
-        (
-            &["start", "-x"],
-            "unknown flag \"-x\": `shell-operator start --help` lists the flags",
-        ),
-        (
-            &["start", "--hooks-dir"],
-            "flag --hooks-dir needs a value: write --hooks-dir=DIR",
-        ),
-        (
-            &["start", "--hooks-dir", "--tmp-dir=/t"],
-            "flag --hooks-dir needs a value: write --hooks-dir=DIR",
-        ),
-        (
-            &["start", "--hooks-dir="],
-            "flag --hooks-dir=\"\": expected a path",
-        ),
-        (
-            &["start", "--listen-port=http"],
-            "flag --listen-port=\"http\": expected a port number from 0 (any free port) to 65535",
-        ),
-        (
-            &["start", "--log-level=loud"],
-            "flag --log-level=\"loud\": expected one of trace, debug, info, warn, error, fatal",
-        ),
-        (
-            &["sart"],
-            "unknown command \"sart\": did you mean `shell-operator start`?",
-        ),
-        (
-            &["frobnicate"],
-            "unknown command \"frobnicate\": `shell-operator help` lists the commands",
-        ),
-        (
-            &["start", "now"],
-            "unrecognized argument: now: see `shell-operator help start` for how it is called",
-        ),
-        (
-            &["resource"],
-            "resource needs a name, such as pods: see `shell-operator help resource` for how it is called",
-        ),
-        (
-            &["resource", "pods", "--hooks-dir=x"],
-            "flag --hooks-dir does not belong to `resource`: `shell-operator help resource` lists those that do",
-        ),
-        (
-            &["help", "sart"],
-            "unknown command \"sart\": did you mean `shell-operator start`?",
-        ),
-    ] {
-        assert_eq!(error(arguments, &[]), expected, "{arguments:?}");
+    for (arguments, expected) in MISTAKES {
+        assert_eq!(error(arguments, &[]), *expected, "{arguments:?}");
     }
     let wait = error(&["resource", "pods", "--wait=soon"], &[]);
     assert!(
@@ -368,8 +371,16 @@ fn errors_name_the_thing_the_value_and_what_is_expected() {
         forged.contains("VALIDATING_WEBHOOK_CLIENT_NAME=\"a\\nb\""),
         "{forged}"
     );
-    let long = error(&[&"x".repeat(100_000)], &[]);
-    assert!(long.len() < 300, "{}", long.len());
+    let word = "\x1b".repeat(10_000);
+    for arguments in [
+        &[&*word] as &[&str],
+        &["start", &word],
+        &["start", "--x", &word],
+    ] {
+        let long = error(arguments, &[]);
+        assert!(long.len() < 700, "{}", long.len());
+        assert!(!long.contains(char::is_control), "{long:?}");
+    }
 }
 
 #[test]
