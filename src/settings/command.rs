@@ -1,0 +1,263 @@
+//! From arguments to a `Command`.
+//!
+//! `argument.rs` has taken the flags of the table out; what is left, the command with its words and its own few flags, is read by
+//! argh. Then every flag gets its value: what was given, else the environment, else the default. Runs once on the main thread;
+//! prints nothing and reads nothing but arguments and environment.
+
+use std::time::Duration;
+
+use argh::FromArgs;
+
+use super::argument::{Split, nearest, split};
+use super::error::UsageError;
+use super::flag::{self, Flag, IGNORED, Takes, Topic};
+use super::help::{self, COMMANDS};
+use super::{Settings, value};
+
+/// What the program was asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    /// Run the operator. Also what happens when no command is given.
+    Start(Box<Settings>),
+    /// Print `version_text`.
+    Version,
+    /// Print this text.
+    Help(String),
+    /// Show how the API server knows a kind.
+    Resource {
+        names: Vec<String>,
+        api_version: Option<String>,
+        /// How long to wait for names that are not known yet.
+        wait: Duration,
+        settings: Box<Settings>,
+    },
+}
+
+/// Reads the arguments and the environment of this process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this room may read the environment"
+)]
+pub(crate) fn parse_process() -> Result<Command, UsageError> {
+    // What is not UTF-8 is shown with replacement characters in the error that follows from it.
+    let arguments: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    parse(&arguments, &|variable| {
+        std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
+    })
+}
+
+/// Makes a command of the arguments, without the program's name, and of the environment.
+pub(crate) fn parse(
+    arguments: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Command, UsageError> {
+    let split = split(arguments)?;
+    if split.version {
+        return Ok(Command::Version);
+    }
+    let first = split.words.first().map_or("start", String::as_str);
+    if first == "help" {
+        return help::page(split.words.get(1).map(String::as_str)).map(Command::Help);
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
+        return Err(UsageError::UnknownCommand {
+            given: first.to_owned(),
+            nearest: nearest(first, COMMANDS.iter().map(|command| command.name)),
+        });
+    };
+    if split.help {
+        let page = if split.words.is_empty() {
+            None
+        } else {
+            Some(first)
+        };
+        return help::page(page).map(Command::Help);
+    }
+    for (topic, flag, _) in &split.flags {
+        if !command.topics.contains(topic) {
+            return Err(UsageError::ForeignFlag {
+                flag: flag.name,
+                command: command.name,
+            });
+        }
+    }
+    let words: Vec<&str> = split.words.iter().map(String::as_str).collect();
+    let line = match Line::from_args(&["shell-operator"], &words) {
+        Ok(line) => line,
+        Err(exit) if exit.status.is_ok() => {
+            return help::page(Some(command.name)).map(Command::Help);
+        }
+        Err(exit) => return Err(words_error(command.name, &exit.output)),
+    };
+    match line.words {
+        Some(Words::Version(_)) => Ok(Command::Version),
+        Some(Words::Resource(resource)) => {
+            if resource.names.is_empty() {
+                return Err(words_error(
+                    command.name,
+                    "resource needs a name, such as pods",
+                ));
+            }
+            Ok(Command::Resource {
+                names: resource.names,
+                api_version: resource.api_version,
+                wait: resource.wait.unwrap_or_default(),
+                settings: Box::new(resolve(&split, environment, command.topics)?),
+            })
+        }
+        Some(Words::Start(_)) | None => Ok(Command::Start(Box::new(resolve(
+            &split,
+            environment,
+            command.topics,
+        )?))),
+    }
+}
+
+/// Kubernetes hooks in any language.
+#[derive(FromArgs)]
+struct Line {
+    #[argh(subcommand)]
+    words: Option<Words>,
+}
+
+#[derive(FromArgs)]
+#[argh(subcommand)]
+enum Words {
+    Start(StartWords),
+    Version(VersionWords),
+    Resource(ResourceWords),
+}
+
+/// Run the operator.
+#[derive(FromArgs)]
+#[argh(subcommand, name = "start")]
+struct StartWords {}
+
+/// Show the version.
+#[derive(FromArgs)]
+#[argh(subcommand, name = "version")]
+struct VersionWords {}
+
+/// Show how the API server knows a kind.
+#[derive(FromArgs)]
+#[argh(subcommand, name = "resource")]
+struct ResourceWords {
+    /// kinds, plurals, singulars or short names
+    #[argh(positional)]
+    names: Vec<String>,
+    /// only look in this group and version
+    #[argh(option)]
+    api_version: Option<String>,
+    /// how long to wait for a name that is not known yet
+    #[argh(option, from_str_fn(argh_duration))]
+    wait: Option<Duration>,
+}
+
+/// The flags above that argh reads itself. All of them take a value.
+pub(super) const WORD_FLAGS: &[&str] = &["api-version", "wait"];
+
+fn argh_duration(text: &str) -> Result<Duration, String> {
+    value::duration(text).map_err(|expected| format!("expected {expected}"))
+}
+
+/// argh's text, which may have several lines and repeats what was given, as one line of bounded length.
+fn words_error(command: &'static str, text: &str) -> UsageError {
+    const SHOWN_CHARS: usize = 200;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let visible = words.join(" ").replace(char::is_control, "?");
+    let mut problem: String = visible.chars().take(SHOWN_CHARS).collect();
+    if let Some(first) = problem.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    UsageError::Words { command, problem }
+}
+
+/// Every flag of the table gets its value: flag, else non-empty variable, else default. Variables of topics that the command does
+/// not have are not looked at, so that a mistake in one does not stop a command that does not need it.
+fn resolve(
+    split: &Split,
+    environment: &dyn Fn(&str) -> Option<String>,
+    topics: &[Topic],
+) -> Result<Settings, UsageError> {
+    let variable = |name: &'static str| environment(name).filter(|value| !value.is_empty());
+    let mut settings = Settings::default();
+    for (topic, flag) in flag::all() {
+        let bad_flag = |value: &str, expected| UsageError::BadFlag {
+            flag: flag.name,
+            value: value.to_owned(),
+            expected,
+        };
+        if !flag.default.is_empty() {
+            (flag.set)(&mut settings, flag.default).map_err(|e| bad_flag(flag.default, e))?;
+        }
+        let given: Vec<&str> = split
+            .flags
+            .iter()
+            .filter(|(_, other, _)| other.name == flag.name)
+            .map(|(_, _, value)| value.as_str())
+            .collect();
+        if let Some(last) = given.last() {
+            let counted = match flag.takes {
+                Takes::Many(_) => given.as_slice(),
+                Takes::One(_) | Takes::Switch => std::slice::from_ref(last),
+            };
+            for value in counted {
+                (flag.set)(&mut settings, value).map_err(|e| bad_flag(value, e))?;
+            }
+        } else if topics.contains(&topic) {
+            let from = flag.variables.iter().copied();
+            let found = from.filter_map(|name| variable(name).map(|v| (name, v)));
+            if let Some((name, value)) = found.take(1).next() {
+                set_from_variable(&mut settings, flag, name, &value)?;
+            }
+        }
+    }
+    settings.warnings = warnings(split, &variable);
+    Ok(settings)
+}
+
+fn set_from_variable(
+    settings: &mut Settings,
+    flag: &Flag,
+    variable: &'static str,
+    text: &str,
+) -> Result<(), UsageError> {
+    let values: Vec<&str> = match flag.takes {
+        Takes::Many(_) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|v| !v.is_empty())
+            .collect(),
+        Takes::One(_) | Takes::Switch => vec![text],
+    };
+    for value in values {
+        (flag.set)(settings, value).map_err(|expected| UsageError::BadVariable {
+            variable,
+            value: value.to_owned(),
+            expected,
+        })?;
+    }
+    Ok(())
+}
+
+/// A sentence for each thing that was given and has no effect.
+fn warnings(split: &Split, variable: &dyn Fn(&'static str) -> Option<String>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for ignored in &split.ignored {
+        if let Some(name) = ignored.name {
+            warnings.push(format!("flag --{name} is ignored: {}", ignored.reason));
+        }
+    }
+    for ignored in IGNORED {
+        if let Some(name) = ignored.variable.filter(|name| variable(name).is_some()) {
+            warnings.push(format!(
+                "environment variable {name} is ignored: {}",
+                ignored.reason
+            ));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,206 @@
+//! Texts for people: help for someone who sees the program for the first time, the version, and the reference of all flags.
+//!
+//! Pure. Everything about flags is taken from the table, so that it cannot say something else than the program does.
+
+use std::fmt::Write as _;
+
+use super::argument::nearest;
+use super::error::UsageError;
+use super::flag::{self, Flag, Takes, Topic};
+
+/// A command as it is explained.
+pub(super) struct CommandText {
+    pub(super) name: &'static str,
+    usage: &'static str,
+    summary: &'static str,
+    text: &'static str,
+    /// The flags it has.
+    pub(super) topics: &'static [Topic],
+}
+
+pub(super) const COMMANDS: &[CommandText] = &[
+    CommandText {
+        name: "start",
+        usage: "shell-operator [start] [flags]",
+        summary: "run the operator; also what happens when no command is given",
+        text: "Finds the hooks, asks each for its configuration, connects to the API server and runs the hooks\n\
+               when what they asked for happens. Ends on TERM or INT: in order on the first, at once on the second.\n\
+               \n\
+               A flag counts more than its environment variable, and an empty variable counts as not set.\n\
+               Flags can be written as --flag=value or --flag value.",
+        topics: &Topic::ALL,
+    },
+    CommandText {
+        name: "resource",
+        usage: "shell-operator resource NAME... [--api-version VERSION] [--wait DURATION] [flags]",
+        summary: "show how the API server knows a kind, plural or short name",
+        text: "For each NAME the group, version, plural and scope that a hook's binding would get.\n\
+               \n\
+               --api-version VERSION   only look in this group and version, such as apps/v1\n\
+               --wait DURATION         wait this long for the API server, and for a name it does not know yet\n\
+               \n\
+               Example: shell-operator resource deploy Pod crontabs.stable.example.com",
+        topics: &[Topic::Cluster, Topic::Log],
+    },
+    CommandText {
+        name: "version",
+        usage: "shell-operator version",
+        summary: "show the version and the jq engine",
+        text: "",
+        topics: &[],
+    },
+];
+
+/// The release of jaq that `Cargo.lock` names; a test compares the two.
+const JAQ_VERSION: &str = "3.1.2";
+
+/// The version, with the commit if the build knew it.
+pub(crate) fn version() -> String {
+    match option_env!("SHELL_OPERATOR_COMMIT") {
+        Some(commit) if !commit.is_empty() => {
+            format!("{} (commit {commit})", env!("CARGO_PKG_VERSION"))
+        }
+        _ => env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// What `shell-operator version` prints.
+pub(crate) fn version_text() -> String {
+    format!(
+        "shell-operator {}\njqFilter implementation: using jaq {JAQ_VERSION}\n",
+        version()
+    )
+}
+
+/// The help page for a command, for `flags`, or the first page.
+pub(super) fn page(topic: Option<&str>) -> Result<String, UsageError> {
+    match topic {
+        None | Some("help") => Ok(first_page()),
+        Some("flags") => Ok(reference()),
+        Some(name) => match COMMANDS.iter().find(|command| command.name == name) {
+            Some(command) => Ok(command_page(command)),
+            None => Err(UsageError::UnknownCommand {
+                given: name.to_owned(),
+                nearest: nearest(name, COMMANDS.iter().map(|command| command.name)),
+            }),
+        },
+    }
+}
+
+fn first_page() -> String {
+    let mut page = String::from(
+        "shell-operator runs your scripts, called hooks, when something happens in a Kubernetes cluster: an object\n\
+         changes, a time comes, or the API server asks whether a request is allowed.\n\
+         \n\
+         A hook is an executable file in any language. Called with --config it says when it wants to run:\n\
+         \n\
+         \x20   #!/bin/sh\n\
+         \x20   if [ \"$1\" = --config ]; then\n\
+         \x20     echo '{\"configVersion\": \"v1\", \"kubernetes\": [{\"kind\": \"Pod\", \"executeHookOnEvent\": [\"Added\"]}]}'\n\
+         \x20   else\n\
+         \x20     cat \"$BINDING_CONTEXT_PATH\"   # what happened, as JSON\n\
+         \x20   fi\n\
+         \n\
+         Save it as hooks/pods.sh, chmod +x it, and start the operator beside it:\n\
+         \n\
+         \x20   shell-operator start --hooks-dir=hooks --log-type=text\n\
+         \n\
+         Commands:\n",
+    );
+    for command in COMMANDS {
+        let _ = writeln!(page, "  {:<10} {}", command.name, command.summary);
+    }
+    let _ = writeln!(
+        page,
+        "  {:<10} this page, or the one of a command; `help flags` prints all flags as a table",
+        "help"
+    );
+    page.push_str("\n`shell-operator start --help` explains every flag.\n");
+    page
+}
+
+fn command_page(command: &CommandText) -> String {
+    let mut page = format!(
+        "Usage: {}\n\n{}\n",
+        command.usage,
+        sentence(command.summary)
+    );
+    if !command.text.is_empty() {
+        let _ = write!(page, "\n{}\n", command.text);
+    }
+    for topic in command.topics {
+        let _ = writeln!(page, "\n{}:", topic.title());
+        for flag in flag::of_topic(*topic) {
+            let _ = writeln!(page, "  {}", written(flag));
+            let _ = writeln!(page, "      {}", sentence(flag.help));
+            let _ = writeln!(page, "      {}", source(flag));
+        }
+    }
+    page
+}
+
+/// Every flag as tables in Markdown, one per topic.
+pub(crate) fn reference() -> String {
+    let mut page = String::new();
+    for topic in Topic::ALL {
+        let _ = write!(
+            page,
+            "## {}\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n",
+            topic.title()
+        );
+        for flag in flag::of_topic(topic) {
+            let names: Vec<String> = std::iter::once(written(flag))
+                .chain(flag.other_names.iter().map(|name| format!("--{name}")))
+                .map(|name| format!("`{}`", name.replace('|', "\\|")))
+                .collect();
+            let variables: Vec<String> = flag
+                .variables
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect();
+            let default = match flag.default {
+                "" => String::new(),
+                default => format!("`{default}`"),
+            };
+            let _ = writeln!(
+                page,
+                "| {} | {} | {default} | {} |",
+                names.join(", "),
+                variables.join(", "),
+                flag.help
+            );
+        }
+        page.push('\n');
+    }
+    page
+}
+
+/// The flag with what follows it.
+fn written(flag: &Flag) -> String {
+    match flag.takes {
+        Takes::Switch => format!("--{}", flag.name),
+        Takes::One(placeholder) => format!("--{}={placeholder}", flag.name),
+        Takes::Many(placeholder) => format!("--{}={placeholder} (repeatable)", flag.name),
+    }
+}
+
+/// Where else the value can come from.
+fn source(flag: &Flag) -> String {
+    let mut source = format!("env {}", flag.variables.first().unwrap_or(&"none"));
+    if !flag.default.is_empty() {
+        let _ = write!(source, ", default {}", flag.default);
+    }
+    source
+}
+
+/// With a capital letter and a full stop.
+fn sentence(phrase: &str) -> String {
+    let mut letters = phrase.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase());
+    first
+        .into_iter()
+        .flatten()
+        .chain(letters)
+        .chain(['.'])
+        .collect()
+}
