@@ -3,5 +3,6 @@
 
 mod message;
 mod threads;
+mod yaml;
 
 fn main() {}
