@@ -7,7 +7,7 @@
 //! certificate that does not match its key.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -222,7 +222,11 @@ pub(super) fn fault(
 ) -> Fault {
     match error {
         ureq::Error::Io(error) => io_fault(error, asked, authority, received),
-        ureq::Error::Decompress(_, error) => io_fault(error, asked, authority, received),
+        ureq::Error::Decompress(_, error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Fault::Cut {
+                bytes: received.unwrap_or_default(),
+            }
+        }
         ureq::Error::Rustls(error) => tls::fault(error, asked, authority),
         ureq::Error::Timeout(phase) => Fault::Timeout(match phase {
             ureq::Timeout::Resolve => "looking the host name up",
@@ -239,7 +243,6 @@ pub(super) fn fault(
 }
 
 fn io_fault(error: &std::io::Error, asked: &str, authority: &str, received: Option<u64>) -> Fault {
-    use std::io::ErrorKind;
     if let Some(inner) = error.get_ref() {
         if let Some(error) = inner.downcast_ref::<rustls::Error>() {
             return tls::fault(error, asked, authority);

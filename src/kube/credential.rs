@@ -64,6 +64,8 @@ pub(super) struct Credentials {
     run: ExecRunner,
     file: Mutex<FileToken>,
     grant: Renewed<Grant>,
+    /// When a 401 last made the plugin run.
+    forced: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -96,6 +98,7 @@ impl Credentials {
             run,
             file: Mutex::new(FileToken::default()),
             grant: Renewed::new(),
+            forced: Mutex::new(None),
         }
     }
 
@@ -124,7 +127,7 @@ impl Credentials {
         Ok(Pass {
             authorization: token
                 .or_else(|| if basic.is_none() { granted } else { None })
-                .map(|token| Secret(format!("Bearer {}", token.0)))
+                .map(|token| token.bearer())
                 .or(basic),
             certificate: grant.and_then(|grant| {
                 let (certificate, key) = grant.value.certificate.clone()?;
@@ -141,10 +144,12 @@ impl Credentials {
         }
         if let Some(command) = &self.login.exec {
             let current = self.grant.current();
-            let recent = current
-                .as_ref()
-                .is_some_and(|grant| grant.since.elapsed() < EXEC_RENEWAL_PACE);
-            if !recent {
+            // Another thread may have renewed it while our call was on its way.
+            let same = current.as_ref().is_some_and(|grant| {
+                let bearer = grant.value.token.as_ref().map(|token| token.bearer());
+                bearer.is_none() || bearer == refused.authorization
+            });
+            if same && self.may_force() {
                 let seen = current.map(|grant| grant.since);
                 self.grant.renew(seen, || grant(command, &self.run))?;
             }
@@ -163,6 +168,15 @@ impl Credentials {
                 self.grant.renew(seen, || grant(command, &self.run))
             }
         }
+    }
+
+    fn may_force(&self) -> bool {
+        let mut forced = self.forced.lock().unwrap_or_else(PoisonError::into_inner);
+        let soon = forced.is_some_and(|instant| instant.elapsed() < EXEC_RENEWAL_PACE);
+        if !soon {
+            *forced = Some(Instant::now());
+        }
+        !soon
     }
 
     fn forget_stamp(&self) {
@@ -216,6 +230,12 @@ fn read_token(path: &Path) -> Result<Secret, Error> {
         )));
     }
     Ok(Secret(token.to_owned()))
+}
+
+impl Secret {
+    fn bearer(&self) -> Secret {
+        Secret(format!("Bearer {}", self.0))
+    }
 }
 
 impl Stamp {
@@ -469,11 +489,13 @@ mod tests {
         assert_eq!(bearer(&credentials), "Bearer t1");
         assert_eq!(runs.load(Ordering::SeqCst), 2);
         let refused = credentials.pass().unwrap();
+        assert!(credentials.renew(&refused).unwrap());
+        let refused = credentials.pass().unwrap();
         assert!(
             !credentials.renew(&refused).unwrap(),
-            "a refused grant that is seconds old is not renewed"
+            "a plugin is not run for every call that is refused"
         );
-        assert_eq!(runs.load(Ordering::SeqCst), 2);
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
     }
 
     #[test]

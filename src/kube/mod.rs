@@ -19,6 +19,8 @@ mod connect;
 mod credential;
 mod discovery;
 mod error;
+#[cfg(test)]
+mod faults;
 mod kubeconfig;
 mod login;
 mod pace;
