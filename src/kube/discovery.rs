@@ -1,0 +1,335 @@
+//! Discovery: asking the API server which resources it has.
+//!
+//! Runs on the thread that asks for a kind. Two requests bring everything where the server offers aggregated discovery; older
+//! servers are asked group by group. A group whose server is down is remembered by name and does not hide the others. The
+//! answer is kept until a name is missed, and then asked for again, but not more often than the pace the caller set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::client::{Client, Method, Request};
+use super::error::Error;
+use super::renewed::Renewed;
+use super::resource::{Resource, ResourceMap, group_version};
+
+/// The newest form first; a server that knows none of them answers in the old form.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+    application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// The resources of one cluster, shared by everyone who asks.
+pub(crate) struct Discovery {
+    client: Client,
+    pace: Duration,
+    map: Renewed<ResourceMap>,
+}
+
+impl Discovery {
+    pub(crate) fn new(client: Client, pace: Duration) -> Discovery {
+        Discovery {
+            client,
+            pace,
+            map: Renewed::new(),
+        }
+    }
+
+    /// Finds a resource by any of its names. A miss asks the server again, unless it was asked just now.
+    pub(crate) fn resolve(&self, name: &str, api_version: Option<&str>) -> Result<Resource, Error> {
+        let known = match self.map.current() {
+            Some(known) => known,
+            None => self.map.renew(None, || fetch(&self.client))?,
+        };
+        let missed = match known.value.lookup(name, api_version) {
+            Ok(resource) => return Ok(resource.clone()),
+            Err(missed) => missed,
+        };
+        if known.since.elapsed() < self.pace {
+            return Err(missed);
+        }
+        let newer = self.map.renew(Some(known.since), || fetch(&self.client))?;
+        newer.value.lookup(name, api_version).cloned()
+    }
+
+    /// Everything that is known, asked for if nothing is known yet.
+    pub(crate) fn map(&self) -> Result<Arc<ResourceMap>, Error> {
+        match self.map.current() {
+            Some(known) => Ok(known.value),
+            None => Ok(self.map.renew(None, || fetch(&self.client))?.value),
+        }
+    }
+}
+
+/// What a person wants to know about a resource, for the command line.
+pub(crate) fn describe(discovery: &Discovery, name: &str) -> Result<String, Error> {
+    let resource = discovery.resolve(name, None)?;
+    let list = |words: &[String]| match words {
+        [] => "-".to_owned(),
+        words => words.join(", "),
+    };
+    let scope = if resource.namespaced {
+        "namespaced"
+    } else {
+        "cluster"
+    };
+    Ok(format!(
+        "kind:         {}\napiVersion:   {}\nplural:       {}\nsingular:     {}\nshort names:  {}\nscope:        {scope}\nverbs:        {}\nsubresources: {}\n",
+        resource.kind,
+        resource.api_version(),
+        resource.plural,
+        resource.singular,
+        list(&resource.short_names),
+        list(&resource.verbs),
+        list(&resource.subresources),
+    ))
+}
+
+#[derive(Default)]
+struct Found {
+    resources: Vec<Resource>,
+    unavailable: Vec<String>,
+}
+
+fn fetch(client: &Client) -> Result<ResourceMap, Error> {
+    let mut found = Found::default();
+    // Core first: its kinds win over those of the same name in a group.
+    for root in ["/api", "/apis"] {
+        let answer: Value = client
+            .send(&Request {
+                accept: AGGREGATED,
+                ..Request::new(Method::Get, root)
+            })?
+            .json()?;
+        match answer.get("kind").and_then(Value::as_str) {
+            Some("APIGroupDiscoveryList") => found.add_aggregated(parse(root, answer)?),
+            Some("APIVersions") => {
+                let core: CoreVersions = parse(root, answer)?;
+                for version in core.versions {
+                    found.add_old(client, "", &version)?;
+                }
+            }
+            Some("APIGroupList") => {
+                let groups: Groups = parse(root, answer)?;
+                for group in groups.groups {
+                    for version in group.in_order() {
+                        found.add_old(client, &group.name, &version)?;
+                    }
+                }
+            }
+            other => {
+                let kind = other.unwrap_or("nothing");
+                return Err(not_discovery(root, format!("kind is {kind:?}")));
+            }
+        }
+    }
+    Ok(ResourceMap::new(found.resources, found.unavailable))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &str, answer: Value) -> Result<T, Error> {
+    serde_json::from_value(answer).map_err(|error| not_discovery(path, error.to_string()))
+}
+
+fn not_discovery(path: &str, detail: String) -> Error {
+    Error::NotJson {
+        call: super::error::Call {
+            method: "GET",
+            path: path.to_owned(),
+        },
+        detail,
+    }
+}
+
+impl Found {
+    fn add_aggregated(&mut self, list: Aggregated) {
+        for group in list.items {
+            let name = group.metadata.name.unwrap_or_default();
+            for version in group.versions {
+                if version.freshness.as_deref() == Some("Stale") {
+                    self.unavailable
+                        .push(group_version(&name, &version.version));
+                }
+                for entry in version.resources {
+                    self.resources.push(Resource {
+                        group: name.clone(),
+                        version: version.version.clone(),
+                        kind: entry
+                            .response_kind
+                            .map(|kind| kind.kind)
+                            .unwrap_or_default(),
+                        plural: entry.resource,
+                        singular: entry.singular_resource,
+                        short_names: entry.short_names,
+                        namespaced: entry.scope == "Namespaced",
+                        verbs: entry.verbs,
+                        subresources: entry
+                            .subresources
+                            .into_iter()
+                            .map(|entry| entry.subresource)
+                            .collect(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Asks for one group version. Its failure is remembered; only when we cannot go on at all is it returned.
+    fn add_old(&mut self, client: &Client, group: &str, version: &str) -> Result<(), Error> {
+        let path = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        match client.get_json::<OldList>(&path) {
+            Ok(list) => {
+                self.resources.extend(old_resources(group, version, list));
+                Ok(())
+            }
+            Err(error @ (Error::Stopped | Error::Config(_) | Error::Credential(_))) => Err(error),
+            Err(error) if group.is_empty() || error.is_unauthorized() => Err(error),
+            Err(_) => {
+                self.unavailable.push(group_version(group, version));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// In the old form a subresource is an entry of its own, `pods/status`.
+fn old_resources(group: &str, version: &str, list: OldList) -> Vec<Resource> {
+    let (subresources, resources): (Vec<OldEntry>, Vec<OldEntry>) = list
+        .resources
+        .into_iter()
+        .partition(|entry| entry.name.contains('/'));
+    resources
+        .into_iter()
+        .map(|entry| Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            subresources: subresources
+                .iter()
+                .filter_map(|sub| sub.name.split_once('/'))
+                .filter(|(parent, _)| *parent == entry.name)
+                .map(|(_, name)| name.to_owned())
+                .collect(),
+            singular: entry.singular_name.unwrap_or_default(),
+            short_names: entry.short_names.unwrap_or_default(),
+            verbs: entry.verbs.unwrap_or_default(),
+            plural: entry.name,
+            kind: entry.kind,
+            namespaced: entry.namespaced,
+        })
+        .collect()
+}
+
+#[derive(Deserialize)]
+struct Aggregated {
+    #[serde(default)]
+    items: Vec<AggregatedGroup>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedGroup {
+    #[serde(default)]
+    metadata: Named,
+    #[serde(default)]
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Deserialize, Default)]
+struct Named {
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedVersion {
+    version: String,
+    #[serde(default)]
+    resources: Vec<AggregatedEntry>,
+    freshness: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedEntry {
+    resource: String,
+    response_kind: Option<Kind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    subresources: Vec<AggregatedSub>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedSub {
+    subresource: String,
+}
+
+#[derive(Deserialize)]
+struct CoreVersions {
+    #[serde(default)]
+    versions: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    #[serde(default)]
+    groups: Vec<OldGroup>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OldGroup {
+    name: String,
+    #[serde(default)]
+    versions: Vec<OldVersion>,
+    preferred_version: Option<OldVersion>,
+}
+
+#[derive(Deserialize)]
+struct OldVersion {
+    version: String,
+}
+
+impl OldGroup {
+    /// The preferred version first, the others as the server lists them.
+    fn in_order(&self) -> Vec<String> {
+        let preferred = self.preferred_version.iter();
+        let mut order: Vec<String> = Vec::new();
+        for version in preferred.chain(&self.versions) {
+            if !order.contains(&version.version) {
+                order.push(version.version.clone());
+            }
+        }
+        order
+    }
+}
+
+#[derive(Deserialize)]
+struct OldList {
+    #[serde(default)]
+    resources: Vec<OldEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OldEntry {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
+    singular_name: Option<String>,
+    short_names: Option<Vec<String>>,
+    verbs: Option<Vec<String>>,
+}

@@ -1,0 +1,333 @@
+//! Kubeconfig files: the wire form, the merge of several, and the choice of one context.
+//!
+//! Pure but for reading the files; runs once at start. Of two files that define the same name the first wins, as in kubectl,
+//! and a relative path is relative to the file that holds it. What we cannot honour (an old auth-provider, an interactive
+//! plugin, a SOCKS proxy) is refused with a remedy, never left out in silence.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::config::{ClusterConfig, Login, Secret, Source, Trust, read_file, server_url};
+use super::error::Error;
+use super::login::login;
+use crate::yaml;
+
+/// Reads and merges the files, and takes the wanted context or the current one.
+pub(super) fn load(
+    files: &[PathBuf],
+    context: Option<&str>,
+    system: &[PathBuf],
+) -> Result<ClusterConfig, Error> {
+    let mut merged = Merged::default();
+    for file in files {
+        let bytes = read_file(file)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Error::Config(format!(
+                "{} is not a kubeconfig: it is not text",
+                file.display()
+            ))
+        })?;
+        merged.add(file, &text)?;
+    }
+    let list = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    merged.choose(context, &list, system)
+}
+
+#[derive(Default)]
+struct Merged {
+    current: Option<String>,
+    clusters: BTreeMap<String, Entry<Cluster>>,
+    users: BTreeMap<String, Entry<User>>,
+    contexts: BTreeMap<String, Entry<Place>>,
+}
+
+/// One named entry and the file it stands in.
+pub(super) struct Entry<T> {
+    pub(super) value: T,
+    pub(super) file: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(rename = "current-context")]
+    current: Option<String>,
+    clusters: Option<Vec<NamedCluster>>,
+    users: Option<Vec<NamedUser>>,
+    contexts: Option<Vec<NamedContext>>,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Option<Cluster>,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: String,
+    user: Option<User>,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Option<Place>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Cluster {
+    pub(super) server: Option<String>,
+    pub(super) certificate_authority: Option<String>,
+    pub(super) certificate_authority_data: Option<String>,
+    pub(super) tls_server_name: Option<String>,
+    pub(super) insecure_skip_tls_verify: Option<bool>,
+    pub(super) proxy_url: Option<String>,
+    pub(super) extensions: Option<Vec<Extension>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Extension {
+    pub(super) name: String,
+    pub(super) extension: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct User {
+    pub(super) token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    pub(super) token_file: Option<String>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) client_certificate: Option<String>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key: Option<String>,
+    pub(super) client_key_data: Option<String>,
+    #[serde(rename = "as")]
+    pub(super) impersonate: Option<String>,
+    pub(super) as_uid: Option<String>,
+    pub(super) as_groups: Option<Vec<String>>,
+    pub(super) as_user_extra: Option<BTreeMap<String, Vec<String>>>,
+    pub(super) exec: Option<Exec>,
+    pub(super) auth_provider: Option<AuthProvider>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AuthProvider {
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Exec {
+    pub(super) api_version: Option<String>,
+    pub(super) command: String,
+    pub(super) args: Option<Vec<String>>,
+    pub(super) env: Option<Vec<Variable>>,
+    pub(super) install_hint: Option<String>,
+    pub(super) provide_cluster_info: Option<bool>,
+    pub(super) interactive_mode: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+#[derive(Deserialize, Default)]
+struct Place {
+    cluster: Option<String>,
+    user: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Merged {
+    fn add(&mut self, file: &Path, text: &str) -> Result<(), Error> {
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        let wire: Wire = yaml::from_str(text).map_err(|error| {
+            Error::Config(format!("{} is not a kubeconfig: {error}", file.display()))
+        })?;
+        self.current = self
+            .current
+            .take()
+            .or(wire.current)
+            .filter(|name| !name.is_empty());
+        for named in wire.clusters.unwrap_or_default() {
+            keep(&mut self.clusters, named.name, named.cluster, file);
+        }
+        for named in wire.users.unwrap_or_default() {
+            keep(&mut self.users, named.name, named.user, file);
+        }
+        for named in wire.contexts.unwrap_or_default() {
+            keep(&mut self.contexts, named.name, named.context, file);
+        }
+        Ok(())
+    }
+
+    fn choose(
+        &self,
+        wanted: Option<&str>,
+        files: &str,
+        system: &[PathBuf],
+    ) -> Result<ClusterConfig, Error> {
+        let name = wanted.or(self.current.as_deref()).ok_or_else(|| {
+            Error::Config(format!(
+                "{files} sets no current-context; give --kube-context, one of: {}",
+                names(&self.contexts)
+            ))
+        })?;
+        let context = self.contexts.get(name).ok_or_else(|| {
+            Error::Config(format!(
+                "there is no context {name:?} in {files}; there is: {}",
+                names(&self.contexts)
+            ))
+        })?;
+        let place = &context.value;
+        let cluster_name = place.cluster.as_deref().unwrap_or_default();
+        let cluster = self.clusters.get(cluster_name).ok_or_else(|| {
+            Error::Config(format!(
+                "context {name:?} in {} names the cluster {cluster_name:?}, which does not exist; there is: {}",
+                context.file.display(),
+                names(&self.clusters)
+            ))
+        })?;
+        let user_name = place.user.as_deref().unwrap_or_default();
+        let login = match self.users.get(user_name) {
+            Some(user) => login(user, user_name, cluster, cluster_name)?,
+            // A context may have no user: that is a login as nobody.
+            None if user_name.is_empty() => Login::default(),
+            None => {
+                return Err(Error::Config(format!(
+                    "context {name:?} in {} names the user {user_name:?}, which does not exist; there is: {}",
+                    context.file.display(),
+                    names(&self.users)
+                )));
+            }
+        };
+        let mut config = cluster_config(cluster, cluster_name, &login, system)?;
+        config.origin = format!("context {name:?} of {}", context.file.display());
+        config.namespace = place.namespace.clone().filter(|text| !text.is_empty());
+        config.login = login;
+        Ok(config)
+    }
+}
+
+/// The first file that defines a name wins.
+fn keep<T: Default>(
+    map: &mut BTreeMap<String, Entry<T>>,
+    name: String,
+    value: Option<T>,
+    file: &Path,
+) {
+    map.entry(name).or_insert_with(|| Entry {
+        value: value.unwrap_or_default(),
+        file: file.to_owned(),
+    });
+}
+
+fn names<T>(map: &BTreeMap<String, Entry<T>>) -> String {
+    if map.is_empty() {
+        return "none".to_owned();
+    }
+    map.keys().cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn cluster_config(
+    entry: &Entry<Cluster>,
+    name: &str,
+    login: &Login,
+    system: &[PathBuf],
+) -> Result<ClusterConfig, Error> {
+    let cluster = &entry.value;
+    let wrong = |why: String| {
+        Error::Config(format!(
+            "cluster {name:?} in {}: {why}",
+            entry.file.display()
+        ))
+    };
+    let authority = source(
+        &entry.file,
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+        &format!("certificate-authority-data of cluster {name:?}"),
+    )
+    .map_err(wrong)?;
+    let insecure = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    let encrypted = authority.is_some() || insecure || login.certificate.is_some();
+    let trust = match authority {
+        Some(_) if insecure => {
+            return Err(wrong(
+                "insecure-skip-tls-verify and a certificate authority exclude each other; remove one".to_owned(),
+            ));
+        }
+        Some(authority) => Trust::Authority(authority),
+        None if insecure => Trust::DangerAnyone,
+        None => Trust::System(system.to_vec()),
+    };
+    let address = filled(cluster.server.as_deref())
+        .ok_or_else(|| wrong("it has no server address".to_owned()))?;
+    let server = server_url(address, encrypted)
+        .map_err(|why| wrong(format!("server {address:?}: {why}")))?;
+    let proxy = filled(cluster.proxy_url.as_deref()).map(str::to_owned);
+    if let Some(proxy) = &proxy {
+        let scheme = proxy.split_once("://").map(|(scheme, _)| scheme);
+        if !matches!(scheme, Some("http" | "https")) {
+            return Err(wrong(
+                "proxy-url must begin with http:// or https://; SOCKS proxies are not supported"
+                    .to_owned(),
+            ));
+        }
+    }
+    Ok(ClusterConfig {
+        server,
+        origin: String::new(),
+        namespace: None,
+        trust,
+        tls_server_name: filled(cluster.tls_server_name.as_deref()).map(str::to_owned),
+        proxy,
+        login: Login::default(),
+    })
+}
+
+/// Inline bytes win over a path, as in kubectl.
+pub(super) fn source(
+    file: &Path,
+    inline: Option<&str>,
+    path: Option<&str>,
+    name: &str,
+) -> Result<Option<Source>, String> {
+    if let Some(inline) = filled(inline) {
+        let compact: String = inline.split_whitespace().collect();
+        let text = STANDARD
+            .decode(compact)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .ok_or_else(|| format!("{name} is not a PEM file in base64"))?;
+        return Ok(Some(Source::Inline {
+            name: format!("{name} in {}", file.display()),
+            bytes: Secret(text),
+        }));
+    }
+    Ok(filled(path).map(|path| Source::File(beside(file, path))))
+}
+
+pub(super) fn beside(file: &Path, path: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(path)
+}
+
+pub(super) fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
