@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "rooms are being wired")]
 
 mod message;
+mod serve;
 mod threads;
 
 fn main() {}
