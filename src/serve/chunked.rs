@@ -29,7 +29,10 @@ enum State {
 impl Chunked {
     pub(super) fn new(limit: usize) -> Chunked {
         Chunked {
-            state: State::Size { value: 0, digits: 0 },
+            state: State::Size {
+                value: 0,
+                digits: 0,
+            },
             limit,
         }
     }
@@ -54,7 +57,9 @@ impl Chunked {
             } else {
                 rest
             };
-            let Some((byte, after)) = rest.split_first() else { break };
+            let Some((byte, after)) = rest.split_first() else {
+                break;
+            };
             if self.is_done() {
                 break;
             }
@@ -67,10 +72,16 @@ impl Chunked {
     /// One byte of everything but content.
     fn step(&self, byte: u8, decoded: usize) -> Result<State, Refusal> {
         match (self.state, byte) {
-            (State::Size { value, digits }, b'\r') if digits > 0 => Ok(State::SizeLineFeed { value }),
+            (State::Size { value, digits }, b'\r') if digits > 0 => {
+                Ok(State::SizeLineFeed { value })
+            }
             (State::Size { value, digits }, _) if digits < SIZE_DIGITS => {
-                let digit = char::from(byte).to_digit(16).and_then(|digit| usize::try_from(digit).ok());
-                let digit = digit.ok_or(Refusal::Malformed("a chunk size is not a hexadecimal number"))?;
+                let digit = char::from(byte)
+                    .to_digit(16)
+                    .and_then(|digit| usize::try_from(digit).ok());
+                let digit = digit.ok_or(Refusal::Malformed(
+                    "a chunk size is not a hexadecimal number",
+                ))?;
                 let value = value.saturating_mul(16).saturating_add(digit);
                 // Checked before a single byte of the chunk is awaited.
                 if value > self.limit.saturating_sub(decoded) {
@@ -85,7 +96,10 @@ impl Chunked {
             (State::SizeLineFeed { value: 0 }, b'\n') => Ok(State::FinalReturn),
             (State::SizeLineFeed { value }, b'\n') => Ok(State::Content { left: value }),
             (State::ContentReturn, b'\r') => Ok(State::ContentLineFeed),
-            (State::ContentLineFeed, b'\n') => Ok(State::Size { value: 0, digits: 0 }),
+            (State::ContentLineFeed, b'\n') => Ok(State::Size {
+                value: 0,
+                digits: 0,
+            }),
             (State::FinalReturn, b'\r') => Ok(State::FinalLineFeed),
             (State::FinalLineFeed, b'\n') => Ok(State::Done),
             (State::FinalReturn, _) => Err(Refusal::Malformed("trailer fields are not accepted")),

@@ -43,7 +43,9 @@ enum End {
     Silent,
     Refused(Refusal),
     /// The last answer is written; `unread` says that the caller may still be sending.
-    Answered { unread: bool },
+    Answered {
+        unread: bool,
+    },
 }
 
 /// Serves `tcp` until it ends.
@@ -51,7 +53,10 @@ pub(super) fn run(tcp: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
     let stream = match open(tcp, shared) {
         Ok(stream) => stream,
         Err(cause) => {
-            shared.counts.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            shared
+                .counts
+                .handshakes_failed
+                .fetch_add(1, Ordering::Relaxed);
             // Probes of the TCP port and callers without a certificate look like this; at info they would fill the log.
             debug!("connection from {address} to {}: {cause}", shared.name);
             return;
@@ -77,7 +82,11 @@ pub(super) fn run(tcp: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
         End::Silent => false,
         End::Answered { unread } => unread || !connection.buffer.is_empty(),
         End::Refused(refusal) => {
-            connection.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+            connection
+                .shared
+                .counts
+                .refused
+                .fetch_add(1, Ordering::Relaxed);
             debug!("request from {address} to {}: {refusal}", shared.name);
             // It is closed either way.
             let _ = connection.write(&refusal.response().encode(true, true));
@@ -100,7 +109,11 @@ impl Connection {
     /// One request and its answer. An error is the end of the connection.
     fn exchange(&mut self) -> Result<(), End> {
         let received = self.await_request()?;
-        self.stream.limit(received.checked_add(self.shared.limits.read).unwrap_or(received));
+        self.stream.limit(
+            received
+                .checked_add(self.shared.limits.read)
+                .unwrap_or(received),
+        );
         let head = self.read_head(received)?;
         let with_body = head.method != "HEAD";
         let keep_alive = head.keep_alive;
@@ -164,7 +177,8 @@ impl Connection {
     fn fill(&mut self) -> Result<(), End> {
         let mut chunk = [0; READ_SIZE];
         let length = self.read(&mut chunk, self.buffer.is_empty())?;
-        self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default());
+        self.buffer
+            .extend_from_slice(chunk.get(..length).unwrap_or_default());
         Ok(())
     }
 
@@ -184,7 +198,11 @@ impl Connection {
     fn read_body(&mut self, head: &Head, reservation: &mut Reservation) -> Result<Vec<u8>, End> {
         if head.expects_continue && self.buffer.is_empty() {
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")?;
-            self.stream.limit(head.received.checked_add(self.shared.limits.read).unwrap_or(head.received));
+            self.stream.limit(
+                head.received
+                    .checked_add(self.shared.limits.read)
+                    .unwrap_or(head.received),
+            );
         }
         match head.framing {
             Framing::Empty => Ok(Vec::new()),
@@ -193,7 +211,11 @@ impl Connection {
         }
     }
 
-    fn read_length(&mut self, length: usize, reservation: &mut Reservation) -> Result<Vec<u8>, End> {
+    fn read_length(
+        &mut self,
+        length: usize,
+        reservation: &mut Reservation,
+    ) -> Result<Vec<u8>, End> {
         let rest = self.buffer.split_off(length.min(self.buffer.len()));
         let mut body = mem::replace(&mut self.buffer, rest);
         let mut chunk = [0; READ_SIZE];
@@ -209,14 +231,17 @@ impl Connection {
     fn read_chunked(&mut self, reservation: &mut Reservation) -> Result<Vec<u8>, End> {
         let mut decoder = Chunked::new(self.shared.limits.body);
         let mut body = Vec::new();
-        let used = decoder.feed(&self.buffer, &mut body).map_err(End::Refused)?;
+        let used = decoder
+            .feed(&self.buffer, &mut body)
+            .map_err(End::Refused)?;
         self.buffer = self.buffer.split_off(used);
         let mut chunk = [0; READ_SIZE];
         while !decoder.is_done() {
             let got = self.read(&mut chunk, false)?;
             let got = chunk.get(..got).unwrap_or_default();
             let used = decoder.feed(got, &mut body).map_err(End::Refused)?;
-            self.buffer.extend_from_slice(got.get(used..).unwrap_or_default());
+            self.buffer
+                .extend_from_slice(got.get(used..).unwrap_or_default());
             reservation.grow_to(body.capacity()).map_err(End::Refused)?;
         }
         Ok(body)
@@ -226,15 +251,29 @@ impl Connection {
     fn guarded<T>(&self, call: impl FnOnce(&Shared) -> T) -> Result<T, Panicked> {
         catch_unwind(AssertUnwindSafe(|| call(&self.shared))).map_err(|payload| {
             self.shared.counts.panics.fetch_add(1, Ordering::Relaxed);
-            error!("a request to {} caused a panic: {}", self.shared.name, panic_text(payload.as_ref()));
+            error!(
+                "a request to {} caused a panic: {}",
+                self.shared.name,
+                panic_text(payload.as_ref())
+            );
             Panicked
         })
     }
 
-    fn answer(&mut self, response: &Response, with_body: bool, keep_alive: bool, unread: bool) -> Result<(), End> {
+    fn answer(
+        &mut self,
+        response: &Response,
+        with_body: bool,
+        keep_alive: bool,
+        unread: bool,
+    ) -> Result<(), End> {
         let close = response.close || !keep_alive || self.shared.stage.is_draining();
         self.write(&response.encode(with_body, close))?;
-        if close { Err(End::Answered { unread }) } else { Ok(()) }
+        if close {
+            Err(End::Answered { unread })
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), End> {

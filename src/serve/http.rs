@@ -90,10 +90,20 @@ pub(crate) enum Refusal {
 /// A line feed without its carriage return is refused at once: other software takes it for a line end, and we do not.
 pub(super) fn head_end(buffer: &[u8], scanned: usize) -> Result<Option<usize>, Refusal> {
     // A method is made of letters here. This also turns away a TLS hello on a plain port without waiting for more of it.
-    if buffer.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
-        return Err(Refusal::Malformed("the request line does not begin with a method"));
+    if buffer
+        .first()
+        .is_some_and(|byte| !byte.is_ascii_uppercase())
+    {
+        return Err(Refusal::Malformed(
+            "the request line does not begin with a method",
+        ));
     }
-    for (at, _) in buffer.iter().enumerate().skip(scanned).filter(|(_, byte)| **byte == b'\n') {
+    for (at, _) in buffer
+        .iter()
+        .enumerate()
+        .skip(scanned)
+        .filter(|(_, byte)| **byte == b'\n')
+    {
         let before = buffer.get(..at).unwrap_or_default();
         if !before.ends_with(b"\r") {
             return Err(Refusal::Malformed("a line ends without a carriage return"));
@@ -107,7 +117,12 @@ pub(super) fn head_end(buffer: &[u8], scanned: usize) -> Result<Option<usize>, R
 
 impl Head {
     /// Reads a complete head, as `head_end` cut it out.
-    pub(super) fn parse(bytes: &[u8], received: Instant, peer: &Arc<Peer>, body_limit: usize) -> Result<Head, Refusal> {
+    pub(super) fn parse(
+        bytes: &[u8],
+        received: Instant,
+        peer: &Arc<Peer>,
+        body_limit: usize,
+    ) -> Result<Head, Refusal> {
         let mut fields = [httparse::EMPTY_HEADER; HEADER_FIELDS];
         let mut parsed = httparse::Request::new(&mut fields);
         match parsed.parse(bytes) {
@@ -138,7 +153,8 @@ impl Head {
 
     /// The value of a header field, by its name in lower case; `None` also when it is not text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.raw(name).and_then(|value| std::str::from_utf8(value).ok())
+        self.raw(name)
+            .and_then(|value| std::str::from_utf8(value).ok())
     }
 
     fn raw(&self, name: &str) -> Option<&[u8]> {
@@ -151,8 +167,16 @@ impl Head {
     /// Fills in what follows from the fields: framing, persistence, expectation.
     fn decide(&mut self, modern: bool, body_limit: usize) -> Result<(), Refusal> {
         for name in SINGLE_FIELDS {
-            if self.headers.iter().filter(|(known, _)| known == name).count() > 1 {
-                return Err(Refusal::Malformed("a header field that may occur once occurs twice"));
+            if self
+                .headers
+                .iter()
+                .filter(|(known, _)| known == name)
+                .count()
+                > 1
+            {
+                return Err(Refusal::Malformed(
+                    "a header field that may occur once occurs twice",
+                ));
             }
         }
         if modern && self.raw("host").is_none_or(<[u8]>::is_empty) {
@@ -161,17 +185,25 @@ impl Head {
         self.framing = match (self.raw("content-length"), self.raw("transfer-encoding")) {
             (None, None) => Framing::Empty,
             (Some(_), Some(_)) => {
-                return Err(Refusal::Malformed("content-length and transfer-encoding exclude each other"));
+                return Err(Refusal::Malformed(
+                    "content-length and transfer-encoding exclude each other",
+                ));
             }
             (Some(length), None) => content_length(length, body_limit)?,
-            (None, Some(coding)) if modern && coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
-            (None, Some(_)) => return Err(Refusal::Malformed("the transfer-encoding is not chunked")),
+            (None, Some(coding)) if modern && coding.eq_ignore_ascii_case(b"chunked") => {
+                Framing::Chunked
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::Malformed("the transfer-encoding is not chunked"));
+            }
         };
         // HTTP/1.0 callers are answered once. Keep-alive was an extension there, and nobody we serve needs it.
         self.keep_alive = modern && !self.headers.iter().any(asks_to_close);
         self.expects_continue = match self.raw("expect") {
             None => false,
-            Some(value) if value.eq_ignore_ascii_case(b"100-continue") => modern && self.framing != Framing::Empty,
+            Some(value) if value.eq_ignore_ascii_case(b"100-continue") => {
+                modern && self.framing != Framing::Empty
+            }
             Some(_) => return Err(Refusal::UnknownExpectation),
         };
         Ok(())
@@ -187,7 +219,9 @@ fn asks_to_close((name, value): &(String, Vec<u8>)) -> bool {
 
 /// Only the origin form (`/path?query`) made of visible ASCII is a target here.
 fn split_target(target: &str) -> Result<(String, Option<String>), Refusal> {
-    let visible = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    let visible = target
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'#');
     if !target.starts_with('/') || !visible {
         return Err(Refusal::Malformed("the target is not a path"));
     }
@@ -202,7 +236,9 @@ fn content_length(value: &[u8], limit: usize) -> Result<Framing, Refusal> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(Refusal::Malformed("the content-length is not a number"));
     }
-    let length = std::str::from_utf8(value).ok().and_then(|digits| digits.parse::<usize>().ok());
+    let length = std::str::from_utf8(value)
+        .ok()
+        .and_then(|digits| digits.parse::<usize>().ok());
     match length {
         Some(length) if length <= limit => Ok(Framing::Length(length)),
         // What does not fit into a number is certainly too large.
@@ -216,7 +252,9 @@ fn grammar_error(error: httparse::Error) -> &'static str {
         httparse::Error::HeaderValue => "a header field has a bad value",
         httparse::Error::Version => "the protocol version is not HTTP/1.1",
         httparse::Error::NewLine => "a line has a bad end",
-        httparse::Error::Token | httparse::Error::Status | httparse::Error::TooManyHeaders => "the request line is bad",
+        httparse::Error::Token | httparse::Error::Status | httparse::Error::TooManyHeaders => {
+            "the request line is bad"
+        }
     }
 }
 
@@ -262,7 +300,11 @@ impl Response {
             head.push_str(value);
             head.push_str("\r\n");
         }
-        head.push_str(if close { "Connection: close\r\n\r\n" } else { "\r\n" });
+        head.push_str(if close {
+            "Connection: close\r\n\r\n"
+        } else {
+            "\r\n"
+        });
         let mut bytes = head.into_bytes();
         if with_body {
             bytes.extend_from_slice(&self.body);
@@ -296,12 +338,20 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Malformed(what) => write!(out, "bad request: {what}"),
             Refusal::TooManyFields => write!(out, "more than {HEADER_FIELDS} header fields"),
-            Refusal::HeadTooLarge { limit } => write!(out, "the request head is larger than {limit} bytes"),
-            Refusal::BodyTooLarge { limit } => write!(out, "the request body is larger than {limit} bytes"),
+            Refusal::HeadTooLarge { limit } => {
+                write!(out, "the request head is larger than {limit} bytes")
+            }
+            Refusal::BodyTooLarge { limit } => {
+                write!(out, "the request body is larger than {limit} bytes")
+            }
             Refusal::TooSlow => write!(out, "the request did not arrive in time"),
-            Refusal::UnknownExpectation => write!(out, "the only expectation that can be met is 100-continue"),
+            Refusal::UnknownExpectation => {
+                write!(out, "the only expectation that can be met is 100-continue")
+            }
             Refusal::TooManyConnections => write!(out, "too many connections; try again later"),
-            Refusal::TooManyBodies => write!(out, "too many requests are being read; try again later"),
+            Refusal::TooManyBodies => {
+                write!(out, "too many requests are being read; try again later")
+            }
         }
     }
 }

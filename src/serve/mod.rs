@@ -40,7 +40,11 @@ use crate::threads;
 
 /// LIMIT: stack of a connection's thread. A TLS handshake and a JSON body of serde's full depth fit with room to spare; only
 /// touched pages cost memory. Frames of unoptimised builds are several times larger.
-const CONNECTION_STACK: usize = if cfg!(debug_assertions) { 1024 * 1024 } else { 256 * 1024 };
+const CONNECTION_STACK: usize = if cfg!(debug_assertions) {
+    1024 * 1024
+} else {
+    256 * 1024
+};
 
 /// How long accepting rests after the system refused a descriptor: long enough not to spin, short against every deadline.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -59,7 +63,7 @@ pub(crate) struct Limits {
     pub(crate) head: usize,
     /// Bytes of one body.
     pub(crate) body: usize,
-    /// Bytes of all bodies being read or served.
+    /// Bytes of the buffers of all bodies being read or served.
     pub(crate) bodies: usize,
     /// From the first byte of a request to its last.
     pub(crate) read: Duration,
@@ -79,7 +83,8 @@ impl Default for Limits {
             head: 16 * 1024,
             // UPDATE carries two objects of up to 3 MiB each, and a mebibyte of JSON around them.
             body: 7 * 1024 * 1024,
-            // Nine bodies of the largest size at one time, or some 600 of the usual 100 KiB.
+            // At least four bodies of the largest size at one time (a growing buffer may be twice its content), or hundreds
+            // of the usual 100 KiB.
             bodies: 64 * 1024 * 1024,
             // HX-03, HX-59: ten seconds each.
             read: Duration::from_secs(10),
@@ -186,7 +191,13 @@ impl Server {
             stage,
         });
         threads::spawn(&format!("accept:{}", listen.name), events, move || {
-            Acceptor { listener, shared, alive, complained: None }.run();
+            Acceptor {
+                listener,
+                shared,
+                alive,
+                complained: None,
+            }
+            .run();
         })
         .map_err(failed)?;
         Ok(Server {
@@ -231,7 +242,11 @@ impl Acceptor {
     fn run(mut self) {
         loop {
             let listener = PollFd::new(&self.listener, PollFlags::IN);
-            match wait(listener, self.shared.stage.drain_bell(), later(COMPLAINT_INTERVAL)) {
+            match wait(
+                listener,
+                self.shared.stage.drain_bell(),
+                later(COMPLAINT_INTERVAL),
+            ) {
                 Ok(Wake::Ready) => self.accept(),
                 Ok(Wake::Late) => {}
                 Ok(Wake::Bell) => break,
@@ -249,7 +264,9 @@ impl Acceptor {
             Ok((tcp, address)) => self.admit(tcp, address),
             Err(error) => match error.kind() {
                 // The caller left between the two calls.
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionAborted => {}
                 _ => self.rest(&error),
             },
         }
@@ -278,10 +295,14 @@ impl Acceptor {
             _alive: self.alive.clone(),
         };
         let shared = Arc::clone(&self.shared);
-        let started = threads::spawn_short(&format!("conn:{}", shared.name), CONNECTION_STACK, move || {
-            let _place = place;
-            connection::run(tcp, address, &shared);
-        });
+        let started = threads::spawn_short(
+            &format!("conn:{}", shared.name),
+            CONNECTION_STACK,
+            move || {
+                let _place = place;
+                connection::run(tcp, address, &shared);
+            },
+        );
         if let Err(error) = started {
             self.shed(&format!("cannot start a thread: {error}"));
         }
@@ -295,7 +316,10 @@ impl Acceptor {
 
     /// Logs, but not at the pace of a flood.
     fn complain(&mut self, what: &str) {
-        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
+        if self
+            .complained
+            .is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL)
+        {
             self.complained = Some(Instant::now());
             warn!("{}: {what}", self.shared.name);
         }
@@ -321,7 +345,9 @@ pub(crate) struct ServeError {
 
 impl fmt::Display for ServeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Listen { address, port_flag, .. } = self.listen;
+        let Listen {
+            address, port_flag, ..
+        } = self.listen;
         write!(out, "cannot listen on {address}: ")?;
         match self.cause.kind() {
             io::ErrorKind::AddrInUse => write!(
@@ -333,7 +359,10 @@ impl fmt::Display for ServeError {
                 "permission denied; choose a port above 1023 with {port_flag} or grant the process CAP_NET_BIND_SERVICE"
             ),
             io::ErrorKind::AddrNotAvailable => {
-                write!(out, "this machine has no such address; listen on one of its own or on 0.0.0.0")
+                write!(
+                    out,
+                    "this machine has no such address; listen on one of its own or on 0.0.0.0"
+                )
             }
             _ => write!(out, "{}; check the address and {port_flag}", self.cause),
         }

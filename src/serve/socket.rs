@@ -92,11 +92,7 @@ pub(super) enum Wake {
 }
 
 /// Waits until `what` is ready, `bell` rings or `deadline` has passed. Readiness comes first: what is there gets served.
-pub(super) fn wait(
-    what: PollFd<'_>,
-    bell: &PipeReader,
-    deadline: Instant,
-) -> io::Result<Wake> {
+pub(super) fn wait(what: PollFd<'_>, bell: &PipeReader, deadline: Instant) -> io::Result<Wake> {
     let mut both = [what, PollFd::new(bell, PollFlags::IN)];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -109,7 +105,11 @@ pub(super) fn wait(
         }
     }
     let [what, _] = both;
-    Ok(if what.revents().is_empty() { Wake::Bell } else { Wake::Ready })
+    Ok(if what.revents().is_empty() {
+        Wake::Bell
+    } else {
+        Wake::Ready
+    })
 }
 
 /// A non-blocking TCP socket whose reads and writes wait, but never past the deadline.
@@ -132,7 +132,11 @@ impl Socket {
     }
 
     fn wait(&self, events: PollFlags) -> io::Result<()> {
-        match wait(PollFd::new(&self.tcp, events), &self.stage.cut_bell, self.deadline)? {
+        match wait(
+            PollFd::new(&self.tcp, events),
+            &self.stage.cut_bell,
+            self.deadline,
+        )? {
             Wake::Ready => Ok(()),
             Wake::Late => Err(io::ErrorKind::TimedOut.into()),
             Wake::Bell => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -181,7 +185,10 @@ impl Write for Socket {
 }
 
 fn again(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// A connection as its thread sees it.
@@ -196,7 +203,11 @@ impl Stream {
     }
 
     /// Shakes hands within `limit`.
-    pub(super) fn tls(mut socket: Socket, config: Arc<ServerConfig>, limit: Duration) -> io::Result<Stream> {
+    pub(super) fn tls(
+        mut socket: Socket,
+        config: Arc<ServerConfig>,
+        limit: Duration,
+    ) -> io::Result<Stream> {
         socket.deadline = later(limit);
         let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
         while tls.is_handshaking() {
@@ -236,7 +247,11 @@ impl Stream {
         }
         let socket = self.socket();
         let stage = &socket.stage;
-        let bell = if interruptible { &stage.drain_bell } else { &stage.cut_bell };
+        let bell = if interruptible {
+            &stage.drain_bell
+        } else {
+            &stage.cut_bell
+        };
         wait(PollFd::new(&socket.tcp, PollFlags::IN), bell, deadline)
     }
 

@@ -66,7 +66,10 @@ pub(crate) struct Identity {
 pub(crate) fn build(material: &Material) -> Result<Identity, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let certified = certified_key(material, &provider)?;
-    let unusable = |cause: String| TlsError::Certificate { from: material.certificate.from.clone(), cause };
+    let unusable = |cause: String| TlsError::Certificate {
+        from: material.certificate.from.clone(),
+        cause,
+    };
     let leaf = certified
         .end_entity_cert()
         .map_err(|error| unusable(error.to_string()))?
@@ -82,7 +85,9 @@ pub(crate) fn build(material: &Material) -> Result<Identity, TlsError> {
     } else {
         let roots = Arc::new(roots(&material.client_authorities)?);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-        builder.with_client_cert_verifier(verifier.map_err(|error| TlsError::Verifier(error.to_string()))?)
+        builder.with_client_cert_verifier(
+            verifier.map_err(|error| TlsError::Verifier(error.to_string()))?,
+        )
     };
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -100,37 +105,60 @@ pub(crate) fn build(material: &Material) -> Result<Identity, TlsError> {
 
 /// HX-07: says which of the two is empty, unreadable, or does not belong to the other.
 fn certified_key(material: &Material, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-    let Material { certificate, key, .. } = material;
+    let Material {
+        certificate, key, ..
+    } = material;
     for (what, pem) in [("certificate", certificate), ("private key", key)] {
         if pem.bytes.trim_ascii().is_empty() {
-            return Err(TlsError::Empty { what, from: pem.from.clone() });
+            return Err(TlsError::Empty {
+                what,
+                from: pem.from.clone(),
+            });
         }
     }
     let chain = certificates(certificate)?;
     if chain.is_empty() {
-        return Err(TlsError::NoCertificate { from: certificate.from.clone() });
+        return Err(TlsError::NoCertificate {
+            from: certificate.from.clone(),
+        });
     }
-    let unusable = |cause: String| TlsError::Key { from: key.from.clone(), cause };
+    let unusable = |cause: String| TlsError::Key {
+        from: key.from.clone(),
+        cause,
+    };
     let private = PrivateKeyDer::from_pem_slice(&key.bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::NoKey { from: key.from.clone() },
+        pem::Error::NoItemsFound => TlsError::NoKey {
+            from: key.from.clone(),
+        },
         error => unusable(error.to_string()),
     })?;
-    let signer = provider.key_provider.load_private_key(private).map_err(|error| unusable(error.to_string()))?;
+    let signer = provider
+        .key_provider
+        .load_private_key(private)
+        .map_err(|error| unusable(error.to_string()))?;
     let certified = CertifiedKey::new(chain, signer);
     match certified.keys_match() {
         Ok(()) => Ok(certified),
-        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(TlsError::Mismatch {
-            certificate: certificate.from.clone(),
-            key: key.from.clone(),
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(TlsError::Mismatch {
+                certificate: certificate.from.clone(),
+                key: key.from.clone(),
+            })
+        }
+        Err(error) => Err(TlsError::Certificate {
+            from: certificate.from.clone(),
+            cause: error.to_string(),
         }),
-        Err(error) => Err(TlsError::Certificate { from: certificate.from.clone(), cause: error.to_string() }),
     }
 }
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_slice_iter(&pem.bytes)
         .collect::<Result<_, _>>()
-        .map_err(|error| TlsError::Certificate { from: pem.from.clone(), cause: error.to_string() })
+        .map_err(|error| TlsError::Certificate {
+            from: pem.from.clone(),
+            cause: error.to_string(),
+        })
 }
 
 /// Every file must bring at least one CA: a file that was left out by mistake would otherwise just shut callers out.
@@ -139,12 +167,17 @@ fn roots(authorities: &[Pem]) -> Result<RootCertStore, TlsError> {
     for pem in authorities {
         let found = certificates(pem)?;
         if found.is_empty() {
-            return Err(TlsError::NoAuthority { from: pem.from.clone() });
+            return Err(TlsError::NoAuthority {
+                from: pem.from.clone(),
+            });
         }
         for authority in found {
             roots
                 .add(authority)
-                .map_err(|error| TlsError::Certificate { from: pem.from.clone(), cause: error.to_string() })?;
+                .map_err(|error| TlsError::Certificate {
+                    from: pem.from.clone(),
+                    cause: error.to_string(),
+                })?;
         }
     }
     Ok(roots)
@@ -195,10 +228,16 @@ impl Files {
 
 fn read(what: &'static str, path: &Path) -> Result<Pem, TlsError> {
     let from = path.display().to_string();
-    let failed = |cause| TlsError::Unreadable { what, from: from.clone(), cause };
+    let failed = |cause| TlsError::Unreadable {
+        what,
+        from: from.clone(),
+        cause,
+    };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(PEM_SIZE.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(PEM_SIZE.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if u64::try_from(bytes.len()).is_ok_and(|size| size > PEM_SIZE) {
         return Err(TlsError::TooLarge { what, from });
     }
@@ -209,14 +248,19 @@ fn read(what: &'static str, path: &Path) -> Result<Pem, TlsError> {
 ///
 /// `served` is what `current` was made of. Content is compared, not names or times: the kubelet replaces files by renaming a
 /// directory link, of which a watch on the file sees nothing.
-pub(crate) fn watch_files(files: Files, served: Material, current: &Current, stop: &Receiver<Infallible>) {
-    let mut follower = Follower { files, served, complaint: None };
+pub(crate) fn watch_files(
+    files: Files,
+    served: Material,
+    current: &Current,
+    stop: &Receiver<Infallible>,
+) {
+    let mut follower = Follower::new(files, served);
     while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(POLL_INTERVAL) {
         follower.look(current);
     }
 }
 
-struct Follower {
+pub(super) struct Follower {
     files: Files,
     served: Material,
     /// The last thing that was wrong, and the content it was wrong with: the same is not said twice.
@@ -225,15 +269,25 @@ struct Follower {
 
 /// What a look at the files brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+pub(super) enum Look {
     Same,
     Swapped,
     /// Something is wrong and the old certificate stays; `said` tells whether this was news.
-    Broken { said: bool },
+    Broken {
+        said: bool,
+    },
 }
 
 impl Follower {
-    fn look(&mut self, current: &Current) -> Look {
+    pub(super) fn new(files: Files, served: Material) -> Follower {
+        Follower {
+            files,
+            served,
+            complaint: None,
+        }
+    }
+
+    pub(super) fn look(&mut self, current: &Current) -> Look {
         let found = match self.files.load() {
             Ok(found) => found,
             Err(error) => return self.complain(None, &error),
@@ -244,7 +298,10 @@ impl Follower {
         }
         match build(&found) {
             Ok(identity) => {
-                info!("serving the new certificate of {}, valid until {}", found.certificate.from, identity.not_after);
+                info!(
+                    "serving the new certificate of {}, valid until {}",
+                    found.certificate.from, identity.not_after
+                );
                 current.replace(identity);
                 self.served = found;
                 self.complaint = None;
@@ -268,15 +325,40 @@ impl Follower {
 /// Why no configuration can be made.
 #[derive(Debug)]
 pub(crate) enum TlsError {
-    Unreadable { what: &'static str, from: String, cause: io::Error },
-    TooLarge { what: &'static str, from: String },
-    Empty { what: &'static str, from: String },
-    NoCertificate { from: String },
-    NoKey { from: String },
-    NoAuthority { from: String },
-    Certificate { from: String, cause: String },
-    Key { from: String, cause: String },
-    Mismatch { certificate: String, key: String },
+    Unreadable {
+        what: &'static str,
+        from: String,
+        cause: io::Error,
+    },
+    TooLarge {
+        what: &'static str,
+        from: String,
+    },
+    Empty {
+        what: &'static str,
+        from: String,
+    },
+    NoCertificate {
+        from: String,
+    },
+    NoKey {
+        from: String,
+    },
+    NoAuthority {
+        from: String,
+    },
+    Certificate {
+        from: String,
+        cause: String,
+    },
+    Key {
+        from: String,
+        cause: String,
+    },
+    Mismatch {
+        certificate: String,
+        key: String,
+    },
     Verifier(String),
     Setup(rustls::Error),
 }
@@ -284,22 +366,42 @@ pub(crate) enum TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::Unreadable { what, from, cause } => write!(out, "{what} {from} cannot be read: {cause}"),
+            TlsError::Unreadable { what, from, cause } => {
+                write!(out, "{what} {from} cannot be read: {cause}")
+            }
             TlsError::TooLarge { what, from } => {
-                write!(out, "{what} {from} is larger than {PEM_SIZE} bytes, so it is not a PEM file")
+                write!(
+                    out,
+                    "{what} {from} is larger than {PEM_SIZE} bytes, so it is not a PEM file"
+                )
             }
             TlsError::Empty { what, from } => write!(out, "{what} {from} is empty"),
             TlsError::NoCertificate { from } => {
-                write!(out, "no certificate found in {from}; a section \"BEGIN CERTIFICATE\" is expected")
+                write!(
+                    out,
+                    "no certificate found in {from}; a section \"BEGIN CERTIFICATE\" is expected"
+                )
             }
             TlsError::NoKey { from } => {
-                write!(out, "no private key found in {from}; a section \"BEGIN PRIVATE KEY\" is expected")
+                write!(
+                    out,
+                    "no private key found in {from}; a section \"BEGIN PRIVATE KEY\" is expected"
+                )
             }
-            TlsError::NoAuthority { from } => write!(out, "no client CA certificate found in {from}"),
-            TlsError::Certificate { from, cause } => write!(out, "certificate {from} is not usable: {cause}"),
-            TlsError::Key { from, cause } => write!(out, "private key {from} is not usable: {cause}"),
+            TlsError::NoAuthority { from } => {
+                write!(out, "no client CA certificate found in {from}")
+            }
+            TlsError::Certificate { from, cause } => {
+                write!(out, "certificate {from} is not usable: {cause}")
+            }
+            TlsError::Key { from, cause } => {
+                write!(out, "private key {from} is not usable: {cause}")
+            }
             TlsError::Mismatch { certificate, key } => {
-                write!(out, "private key {key} does not belong to certificate {certificate}; replace both together")
+                write!(
+                    out,
+                    "private key {key} does not belong to certificate {certificate}; replace both together"
+                )
             }
             TlsError::Verifier(cause) => write!(out, "client CA is not usable: {cause}"),
             TlsError::Setup(cause) => write!(out, "TLS cannot be set up: {cause}"),

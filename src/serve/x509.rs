@@ -121,7 +121,14 @@ fn time((tag, content): (u8, &[u8])) -> Option<Timestamp> {
             let (year, rest) = digits.split_at_checked(2)?;
             let year: i16 = year.parse().ok()?;
             // RFC 5280, section 4.1.2.5.1: two digits stand for 1950 to 2049.
-            (if year < 50 { year.checked_add(2000)? } else { year.checked_add(1900)? }, rest)
+            (
+                if year < 50 {
+                    year.checked_add(2000)?
+                } else {
+                    year.checked_add(1900)?
+                },
+                rest,
+            )
         }
         (GENERALIZED_TIME, 14) => {
             let (year, rest) = digits.split_at_checked(4)?;
@@ -132,7 +139,11 @@ fn time((tag, content): (u8, &[u8])) -> Option<Timestamp> {
     let pair = |at: usize| rest.get(at..at.checked_add(2)?)?.parse::<i8>().ok();
     let moment = DateTime::new(year, pair(0)?, pair(2)?, pair(4)?, pair(6)?, pair(8)?, 0).ok()?;
     // "99991231235959Z" means "never" (RFC 5280, section 4.1.2.5) and lies just past what a timestamp can hold.
-    Some(moment.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |zoned| zoned.timestamp()))
+    Some(
+        moment
+            .to_zoned(TimeZone::UTC)
+            .map_or(Timestamp::MAX, |zoned| zoned.timestamp()),
+    )
 }
 
 /// A cursor over consecutive DER values.
@@ -151,7 +162,9 @@ impl<'a> Der<'a> {
             long @ 0x81..=0x83 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
                 let length = bytes.iter().fold(0_usize, |length, byte| {
-                    length.saturating_mul(256).saturating_add(usize::from(*byte))
+                    length
+                        .saturating_mul(256)
+                        .saturating_add(usize::from(*byte))
                 });
                 (length, rest)
             }
@@ -190,13 +203,19 @@ mod tests {
         let names: Vec<String> = dns_names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "system:masters");
         for name in common_names {
             params.distinguished_name.push(DnType::CommonName, *name);
         }
         params.not_before = date_time_ymd(2024, 2, 29);
         params.not_after = date_time_ymd(2061, 12, 31);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .der()
+            .to_vec()
     }
 
     #[test]
@@ -241,8 +260,16 @@ mod tests {
         };
         check(UTC_TIME, "491231235959Z", Some("2049-12-31T23:59:59Z"));
         check(UTC_TIME, "500101000000Z", Some("1950-01-01T00:00:00Z"));
-        check(GENERALIZED_TIME, "20500101000000Z", Some("2050-01-01T00:00:00Z"));
-        check(GENERALIZED_TIME, "99991231235959Z", Some(&Timestamp::MAX.to_string()));
+        check(
+            GENERALIZED_TIME,
+            "20500101000000Z",
+            Some("2050-01-01T00:00:00Z"),
+        );
+        check(
+            GENERALIZED_TIME,
+            "99991231235959Z",
+            Some(&Timestamp::MAX.to_string()),
+        );
         check(GENERALIZED_TIME, "20501301000000Z", None);
         check(UTC_TIME, "4912312359Z", None);
         check(UTC_TIME, "+91231235959Z", None);

@@ -1,4 +1,6 @@
-//! The parsers, fed directly: tables of what is refused, and mutations that must never be read in two ways.
+//! The parsers, fed directly: no socket, no server.
+//! Tables of what is refused, and mutations of good requests that must never panic and never be read in two ways.
+//! The generator is seeded, so a failing round fails again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +28,9 @@ fn read_all(mut bytes: &[u8]) -> (Vec<(Head, Vec<u8>)>, Option<Refusal>) {
 }
 
 fn read_one(bytes: &[u8]) -> Result<Option<(Head, Vec<u8>, usize)>, Refusal> {
-    let Some(end) = head_end(bytes, 0)? else { return Ok(None) };
+    let Some(end) = head_end(bytes, 0)? else {
+        return Ok(None);
+    };
     let peer = Arc::new(Peer {
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
         certificate: None,
@@ -35,7 +39,9 @@ fn read_one(bytes: &[u8]) -> Result<Option<(Head, Vec<u8>, usize)>, Refusal> {
     let rest = &bytes[end..];
     Ok(match head.framing {
         Framing::Empty => Some((head, Vec::new(), end)),
-        Framing::Length(length) => rest.get(..length).map(|body| (head, body.to_vec(), end + length)),
+        Framing::Length(length) => rest
+            .get(..length)
+            .map(|body| (head, body.to_vec(), end + length)),
         Framing::Chunked => {
             let mut decoder = Chunked::new(BODY_LIMIT);
             let mut body = Vec::new();
@@ -47,7 +53,11 @@ fn read_one(bytes: &[u8]) -> Result<Option<(Head, Vec<u8>, usize)>, Refusal> {
 
 fn refusal(bytes: &[u8]) -> Option<Refusal> {
     let (requests, refusal) = read_all(bytes);
-    assert!(requests.is_empty(), "served {:?}", String::from_utf8_lossy(bytes));
+    assert!(
+        requests.is_empty(),
+        "served {:?}",
+        String::from_utf8_lossy(bytes)
+    );
     refusal
 }
 
@@ -56,8 +66,13 @@ fn a_request_is_taken_apart_and_not_decoded() {
     let bytes = b"POST /a/%2e%2e//b?timeout=5s&x HTTP/1.1\r\nHost: h\r\nContent-Type:  application/json \r\nContent-Length: 3\r\n\r\nabc";
     let (requests, refusal) = read_all(bytes);
     assert_eq!(refusal, None);
-    let [(head, body)] = requests.as_slice() else { panic!("one request") };
-    assert_eq!((head.method.as_str(), head.path.as_str()), ("POST", "/a/%2e%2e//b"));
+    let [(head, body)] = requests.as_slice() else {
+        panic!("one request")
+    };
+    assert_eq!(
+        (head.method.as_str(), head.path.as_str()),
+        ("POST", "/a/%2e%2e//b")
+    );
     assert_eq!(head.query.as_deref(), Some("timeout=5s&x"));
     assert_eq!(head.header("content-type"), Some("application/json"));
     assert_eq!(head.header("absent"), None);
@@ -116,33 +131,60 @@ fn ambiguous_heads_are_refused() {
         "\x16\x03\x01",
     ] {
         let refused = refusal(head.as_bytes());
-        assert!(matches!(refused, Some(Refusal::Malformed(_))), "{refused:?} for {head:?}");
+        assert!(
+            matches!(refused, Some(Refusal::Malformed(_))),
+            "{refused:?} for {head:?}"
+        );
     }
 }
 
 #[test]
 fn bad_chunks_are_refused() {
     for body in [
-        "x\r\n", "\r\n", " 3\r\nabc\r\n", "3 \r\nabc\r\n", "+3\r\nabc\r\n", "0x3\r\nabc\r\n", "-1\r\n", "3\nabc\r\n",
-        "3\r\nabc0\r\n\r\n", "3\r\nabcd\r\n", "3\r\nabc\n", "3;ext=1\r\nabc\r\n", "0\r\nTrailer: x\r\n\r\n", "0\r\n\n",
-        "00000000000000003\r\nabc\r\n", "3\r\rabc",
+        "x\r\n",
+        "\r\n",
+        " 3\r\nabc\r\n",
+        "3 \r\nabc\r\n",
+        "+3\r\nabc\r\n",
+        "0x3\r\nabc\r\n",
+        "-1\r\n",
+        "3\nabc\r\n",
+        "3\r\nabc0\r\n\r\n",
+        "3\r\nabcd\r\n",
+        "3\r\nabc\n",
+        "3;ext=1\r\nabc\r\n",
+        "0\r\nTrailer: x\r\n\r\n",
+        "0\r\n\n",
+        "00000000000000003\r\nabc\r\n",
+        "3\r\rabc",
     ] {
-        let bytes = format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        let bytes =
+            format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         let refused = refusal(bytes.as_bytes());
-        assert!(matches!(refused, Some(Refusal::Malformed(_))), "{refused:?} for {body:?}");
+        assert!(
+            matches!(refused, Some(Refusal::Malformed(_))),
+            "{refused:?} for {body:?}"
+        );
     }
 }
 
 #[test]
 fn sizes_beyond_the_limit_are_refused_before_they_arrive() {
     let too_large = Some(Refusal::BodyTooLarge { limit: BODY_LIMIT });
-    for length in ["1001", "18446744073709551615", "18446744073709551616", "99999999999999999999999999999999"] {
+    for length in [
+        "1001",
+        "18446744073709551615",
+        "18446744073709551616",
+        "99999999999999999999999999999999",
+    ] {
         let bytes = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
         assert_eq!(refusal(bytes.as_bytes()), too_large, "{length}");
     }
     for size in ["3e9", "ffffffffffffffff", "8000000000000000", "3e8\r\n"] {
         let filler = "x".repeat(if size.ends_with('\n') { 1000 } else { 0 });
-        let bytes = format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size}{filler}\r\n1");
+        let bytes = format!(
+            "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size}{filler}\r\n1"
+        );
         assert_eq!(refusal(bytes.as_bytes()), too_large, "{size}");
     }
     let many: String = (0..70).map(|number| format!("H{number}: v\r\n")).collect();
@@ -217,8 +259,18 @@ fn mutated_requests_never_panic_and_never_become_two_things() {
         b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
     ];
     let pieces: [&[u8]; 12] = [
-        b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"Content-Length: 1\r\n", b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n",
-        b"GET /c HTTP/1.1\r\nHost: h\r\n\r\n", b"\xff",
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\0",
+        b" ",
+        b"\t",
+        b":",
+        b"Content-Length: 1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"0\r\n\r\n",
+        b"GET /c HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"\xff",
     ];
     let mut random = Random::new(42);
     let mut accepted = 0;
@@ -246,21 +298,42 @@ fn mutated_requests_never_panic_and_never_become_two_things() {
             assert_eq!(head_end(&bytes, cut), from_start, "round {round}");
         }
     }
-    assert!(accepted > 1000, "the mutations are too wild to prove anything: {accepted}");
+    assert!(
+        accepted > 1000,
+        "the mutations are too wild to prove anything: {accepted}"
+    );
 }
 
 /// A request that was accepted, written in the one canonical way, is the same request and nothing beside it.
 fn check_unambiguous(head: &Head, body: &[u8], round: usize) {
-    assert!(head.path.starts_with('/') && head.path.bytes().all(|byte| byte.is_ascii_graphic()), "round {round}");
-    assert!(head.header("content-length").is_none() || head.header("transfer-encoding").is_none(), "round {round}");
-    let query = head.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let mut canonical =
-        format!("{} {}{query} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", head.method, head.path, body.len())
-            .into_bytes();
+    assert!(
+        head.path.starts_with('/') && head.path.bytes().all(|byte| byte.is_ascii_graphic()),
+        "round {round}"
+    );
+    assert!(
+        head.header("content-length").is_none() || head.header("transfer-encoding").is_none(),
+        "round {round}"
+    );
+    let query = head
+        .query
+        .as_ref()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
+    let mut canonical = format!(
+        "{} {}{query} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+        head.method,
+        head.path,
+        body.len()
+    )
+    .into_bytes();
     canonical.extend_from_slice(body);
     let (requests, refusal) = read_all(&canonical);
     assert_eq!((requests.len(), refusal), (1, None), "round {round}");
     let (again, same_body) = &requests[0];
-    assert_eq!((&again.method, &again.path, &again.query), (&head.method, &head.path, &head.query), "round {round}");
+    assert_eq!(
+        (&again.method, &again.path, &again.query),
+        (&head.method, &head.path, &head.query),
+        "round {round}"
+    );
     assert_eq!(same_body, body, "round {round}");
 }

@@ -3,6 +3,7 @@
 //! `grammar` feeds the pure parsers, `attack` is what hostile callers send, `traffic` what honest ones do, `secure` is TLS.
 
 mod attack;
+mod authority;
 mod grammar;
 mod secure;
 mod traffic;
@@ -17,6 +18,9 @@ use crossbeam_channel::{Receiver, Sender};
 use super::http::{Head, Request, Response};
 use super::{Limits, Listen, Respond, Server, tls};
 use crate::message::Event;
+
+/// More than the socket buffers of both ends can hold, so that a caller who does not read makes the server wait.
+const LARGE: usize = 24_000_000;
 
 /// No test waits longer than this for anything; a healthy one waits for milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,10 +67,15 @@ impl Respond for Echo {
                 let _ = self.go_on.recv();
                 Response::text(200, "waited")
             }
-            "/large" => Response::json(200, vec![b'x'; 3_000_000]),
+            "/large" => Response::json(200, vec![b'x'; LARGE]),
             path => Response::text(
                 200,
-                format!("{} {path} {} {}", head.method, head.query.as_deref().unwrap_or("-"), body.len()),
+                format!(
+                    "{} {path} {} {}",
+                    head.method,
+                    head.query.as_deref().unwrap_or("-"),
+                    body.len()
+                ),
             ),
         }
     }
@@ -95,7 +104,12 @@ impl Bench {
             go_on: go_on_receiver,
         });
         let server = Server::start(listen, tls, limits, echo, &event_sender).unwrap();
-        Bench { server, events, begun, go_on }
+        Bench {
+            server,
+            events,
+            begun,
+            go_on,
+        }
     }
 
     fn plain() -> Bench {
@@ -161,7 +175,10 @@ struct Answer {
 
 impl<S: Read + Write> Caller<S> {
     fn new(stream: S) -> Caller<S> {
-        Caller { stream, unread: Vec::new() }
+        Caller {
+            stream,
+            unread: Vec::new(),
+        }
     }
 
     fn get(&mut self, path: &str) -> Answer {
@@ -191,7 +208,11 @@ impl<S: Read + Write> Caller<S> {
 
     fn head(&mut self) -> String {
         let end = loop {
-            match self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+            match self
+                .unread
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+            {
                 Some(at) => break at + 4,
                 None => self.fill(),
             }
@@ -203,7 +224,11 @@ impl<S: Read + Write> Caller<S> {
     fn fill(&mut self) {
         let mut chunk = [0; 4096];
         let length = self.stream.read(&mut chunk).unwrap();
-        assert!(length > 0, "closed after {:?}", String::from_utf8_lossy(&self.unread));
+        assert!(
+            length > 0,
+            "closed after {:?}",
+            String::from_utf8_lossy(&self.unread)
+        );
         self.unread.extend_from_slice(&chunk[..length]);
     }
 
