@@ -12,8 +12,8 @@ use crate::serve::Limits;
 /// Limits so short that a test can wait for them.
 fn hasty() -> Limits {
     Limits {
-        read: Duration::from_millis(300),
-        write: Duration::from_millis(300),
+        read: Duration::from_millis(700),
+        write: Duration::from_millis(700),
         ..Limits::default()
     }
 }

@@ -156,7 +156,7 @@ fn wait_until(condition: impl Fn() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(std::time::Instant::now() < end, "waited in vain");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -82,14 +82,14 @@ fn an_idle_connection_outlives_the_request_limit_and_ends_at_its_own() {
     // The 90 s of the API server's pool are under the idle limit; the request limit starts with a request's first byte.
     assert!(Limits::default().idle > Duration::from_secs(91));
     let limits = Limits {
-        read: Duration::from_millis(100),
-        idle: Duration::from_millis(1500),
+        read: Duration::from_millis(500),
+        idle: Duration::from_secs(3),
         ..Limits::default()
     };
     let bench = Bench::start(limits, None);
     let mut caller = bench.connect();
     assert_eq!(caller.get("/").status, 200);
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(800));
     assert_eq!(caller.get("/").status, 200);
     assert_eq!(caller.until_closed(), "");
 }
