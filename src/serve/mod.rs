@@ -1,0 +1,372 @@
+//! Our HTTP/1.1 server: the listener, its limits, its drain. Plain TCP or TLS with the same code.
+//!
+//! One long-lived thread accepts; every connection has a thread of its own (`connection.rs`) that owns its stream, under a cap.
+//! What to answer is somebody else's business, given as a `Respond`. This file never reads a request and never logs one.
+//!
+//! ```text
+//! accept thread --TcpStream--> connection thread: socket (deadlines, TLS) -> http (grammar) -> Respond -> socket
+//! ```
+
+mod budget;
+mod chunked;
+mod connection;
+mod http;
+mod socket;
+pub(crate) mod tls;
+pub(crate) mod x509;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use log::warn;
+use rustix::event::{PollFd, PollFlags};
+
+pub(crate) use self::http::{Head, Request, Response};
+
+use self::budget::Budget;
+use self::http::Refusal;
+use self::socket::{Bells, READ_SIZE, Stage, Wake, later, wait};
+use crate::message::Event;
+use crate::threads;
+
+/// LIMIT: stack of a connection's thread. A TLS handshake and a JSON body of serde's full depth fit with room to spare; only
+/// touched pages cost memory. Frames of unoptimised builds are several times larger.
+const CONNECTION_STACK: usize = if cfg!(debug_assertions) {
+    1024 * 1024
+} else {
+    256 * 1024
+};
+
+/// How long accepting rests after the system refused a descriptor: long enough not to spin, short against every deadline.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a lasting lack of descriptors or threads is worth a line in the log.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long threads that were cut get to leave; they only have to notice.
+const CUT_TIME: Duration = Duration::from_secs(1);
+
+/// Bounds on what callers can make us hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    /// Bytes of request line and header fields.
+    pub(crate) head: usize,
+    /// Bytes of one body.
+    pub(crate) body: usize,
+    /// Bytes of the buffers of all bodies being read or served.
+    pub(crate) bodies: usize,
+    /// From the first byte of a request to its last.
+    pub(crate) read: Duration,
+    pub(crate) write: Duration,
+    /// Between two requests.
+    pub(crate) idle: Duration,
+    pub(crate) handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            // Three API servers keep up to 26 connections each open; 512 leaves room for six times that, and at some tens
+            // of kilobytes each they still cost less than one large body does.
+            connections: 512,
+            // The API server sends under 1 KiB; a bearer token of a large identity provider adds up to 8.
+            head: 16 * 1024,
+            // UPDATE carries two objects of up to 3 MiB each, and a mebibyte of JSON around them.
+            body: 7 * 1024 * 1024,
+            // At least four bodies of the largest size at one time (a growing buffer may be twice its content), or hundreds
+            // of the usual 100 KiB.
+            bodies: 64 * 1024 * 1024,
+            // HX-03, HX-59: ten seconds each.
+            read: Duration::from_secs(10),
+            write: Duration::from_secs(10),
+            // The API server keeps an idle connection for 90 s. Whoever closes first loses requests that are on their way,
+            // so it must not be us.
+            idle: Duration::from_secs(120),
+            // What the API server grants a handshake.
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Answers requests. Called on connection threads, many at a time; a panic is answered with 500 and ends one connection.
+pub(crate) trait Respond: Send + Sync + 'static {
+    /// Judges a request by its head before its body is read, so that a caller without permission costs next to nothing.
+    /// `None` lets it pass.
+    fn screen(&self, head: &Head) -> Option<Response> {
+        let _ = head;
+        None
+    }
+
+    fn respond(&self, request: Request) -> Response;
+}
+
+/// Where to listen, and the words for saying that it is impossible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen {
+    /// Names the threads and appears in log lines.
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    /// The flag that chooses the port.
+    pub(crate) port_flag: &'static str,
+}
+
+/// What happened to connections since the start, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Open now.
+    pub(crate) open: AtomicUsize,
+    pub(crate) panics: AtomicU64,
+    /// Turned away because the server was full.
+    pub(crate) shed: AtomicU64,
+    /// Requests answered with what was wrong with their HTTP.
+    pub(crate) refused: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
+}
+
+/// What the threads of one server share.
+struct Shared {
+    name: &'static str,
+    limits: Limits,
+    tls: Option<Arc<tls::Current>>,
+    respond: Arc<dyn Respond>,
+    counts: Arc<Counts>,
+    bodies: Arc<Budget>,
+    stage: Arc<Stage>,
+}
+
+/// A running server. Dropping it starts a drain without waiting for its end.
+pub(crate) struct Server {
+    address: SocketAddr,
+    counts: Arc<Counts>,
+    bells: Bells,
+    /// Disconnected when the last thread of this server is gone.
+    ended: Receiver<Infallible>,
+}
+
+/// A connection's place under the cap. Dropped when its thread ends, however it ends.
+struct Place {
+    counts: Arc<Counts>,
+    _alive: Sender<Infallible>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.counts.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Server {
+    /// Listens and begins to serve. The end of the accept thread is an `Event::Exited`, also when a drain asked for it.
+    pub(crate) fn start(
+        listen: Listen,
+        tls: Option<Arc<tls::Current>>,
+        limits: Limits,
+        respond: Arc<dyn Respond>,
+        events: &Sender<Event>,
+    ) -> Result<Server, ServeError> {
+        let failed = |cause| ServeError { listen, cause };
+        let listener = TcpListener::bind(listen.address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stage, bells) = Stage::new().map_err(failed)?;
+        let (alive, ended) = crossbeam_channel::bounded(0);
+        let counts = Arc::new(Counts::default());
+        let shared = Arc::new(Shared {
+            name: listen.name,
+            limits,
+            tls,
+            respond,
+            counts: Arc::clone(&counts),
+            bodies: Budget::new(limits.bodies),
+            stage,
+        });
+        threads::spawn(&format!("accept:{}", listen.name), events, move || {
+            Acceptor {
+                listener,
+                shared,
+                alive,
+                complained: None,
+            }
+            .run();
+        })
+        .map_err(failed)?;
+        Ok(Server {
+            address,
+            counts,
+            bells,
+            ended,
+        })
+    }
+
+    /// The address that is really listened on (port 0 asks the system for one).
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Stops: closes the listener and idle connections at once, answers what is in flight (with `Connection: close`) within
+    /// `limit`, then cuts what is left and says how many connections that were.
+    pub(crate) fn drain(mut self, limit: Duration) -> usize {
+        self.bells.drain();
+        // Nothing is ever sent: this ends by disconnection or by time.
+        let _ = self.ended.recv_timeout(limit);
+        let cut = self.counts.open.load(Ordering::Acquire);
+        self.bells.cut();
+        let _ = self.ended.recv_timeout(CUT_TIME);
+        cut
+    }
+}
+
+/// The accept thread.
+struct Acceptor {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    alive: Sender<Infallible>,
+    complained: Option<Instant>,
+}
+
+impl Acceptor {
+    fn run(mut self) {
+        loop {
+            let listener = PollFd::new(&self.listener, PollFlags::IN);
+            match wait(
+                listener,
+                self.shared.stage.drain_bell(),
+                later(COMPLAINT_INTERVAL),
+            ) {
+                Ok(Wake::Ready) => self.accept(),
+                Ok(Wake::Late) => {}
+                Ok(Wake::Bell) => break,
+                Err(error) => self.rest(&error),
+            }
+        }
+        // Connections that the system has accepted for us already would be reset by closing the listener.
+        while let Ok((tcp, address)) = self.listener.accept() {
+            self.admit(tcp, address);
+        }
+    }
+
+    fn accept(&mut self) {
+        match self.listener.accept() {
+            Ok((tcp, address)) => self.admit(tcp, address),
+            Err(error) => match error.kind() {
+                // The caller left between the two calls.
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionAborted => {}
+                _ => self.rest(&error),
+            },
+        }
+    }
+
+    /// INVARIANT: no error ends accepting. Out of descriptors is a state that passes; the waiting callers stay queued.
+    fn rest(&mut self, error: &io::Error) {
+        self.complain(&format!("cannot accept connections: {error}; trying on"));
+        let nothing = PollFd::new(&self.listener, PollFlags::empty());
+        // A bell is seen by the caller's next wait.
+        let _ = wait(nothing, self.shared.stage.drain_bell(), later(ACCEPT_PAUSE));
+    }
+
+    fn admit(&mut self, tcp: TcpStream, address: SocketAddr) {
+        // Only this thread adds, so the cap cannot be overrun.
+        if self.shared.counts.open.load(Ordering::Acquire) >= self.shared.limits.connections {
+            self.shed("all connections are taken");
+            if self.shared.tls.is_none() {
+                turn_away(&tcp);
+            }
+            return;
+        }
+        self.shared.counts.open.fetch_add(1, Ordering::AcqRel);
+        let place = Place {
+            counts: Arc::clone(&self.shared.counts),
+            _alive: self.alive.clone(),
+        };
+        let shared = Arc::clone(&self.shared);
+        let started = threads::spawn_short(
+            &format!("conn:{}", shared.name),
+            CONNECTION_STACK,
+            move || {
+                let _place = place;
+                connection::run(tcp, address, &shared);
+            },
+        );
+        if let Err(error) = started {
+            self.shed(&format!("cannot start a thread: {error}"));
+        }
+    }
+
+    fn shed(&mut self, why: &str) {
+        self.shared.counts.shed.fetch_add(1, Ordering::Relaxed);
+        let limit = self.shared.limits.connections;
+        self.complain(&format!("turning connections away: {why} (limit {limit})"));
+    }
+
+    /// Logs, but not at the pace of a flood.
+    fn complain(&mut self, what: &str) {
+        if self
+            .complained
+            .is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL)
+        {
+            self.complained = Some(Instant::now());
+            warn!("{}: {what}", self.shared.name);
+        }
+    }
+}
+
+/// Answers 503 without waiting for anything: the accept thread has no time to give to a caller it has no room for.
+fn turn_away(mut tcp: &TcpStream) {
+    let answer = Refusal::TooManyConnections.response().encode(true, true);
+    // Best effort by intention; the connection is dropped in any case. Reading what has arrived avoids a reset.
+    let _ = tcp.set_nonblocking(true);
+    let _ = tcp.write_all(&answer);
+    let _ = tcp.shutdown(std::net::Shutdown::Write);
+    let _ = tcp.read(&mut [0; READ_SIZE]);
+}
+
+/// The server could not start.
+#[derive(Debug)]
+pub(crate) struct ServeError {
+    listen: Listen,
+    cause: io::Error,
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Listen {
+            address, port_flag, ..
+        } = self.listen;
+        write!(out, "cannot listen on {address}: ")?;
+        match self.cause.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                out,
+                "address already in use; stop the other process or choose another port with {port_flag}"
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                out,
+                "permission denied; choose a port above 1023 with {port_flag} or grant the process CAP_NET_BIND_SERVICE"
+            ),
+            io::ErrorKind::AddrNotAvailable => {
+                write!(
+                    out,
+                    "this machine has no such address; listen on one of its own or on 0.0.0.0"
+                )
+            }
+            _ => write!(out, "{}; check the address and {port_flag}", self.cause),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
