@@ -5,6 +5,8 @@ mod executor;
 mod kube;
 mod logger;
 mod message;
+mod metrics;
+mod pace;
 mod serve;
 mod settings;
 mod threads;

@@ -22,7 +22,7 @@ use super::config::ClusterConfig;
 use super::connect::{self, bare_host};
 use super::credential::{Credentials, ExecRunner, Pass};
 use super::error::{Call, Error};
-use super::pace::Pace;
+use crate::pace::Pace;
 use super::tls;
 
 /// LIMIT: time of a call for which the caller names none. The API server itself gives up after 60 seconds.
@@ -148,7 +148,7 @@ impl Client {
             asked,
             authority: tls::trust_in_words(&config.trust),
         };
-        let pace = Arc::new(Pace::new(limits.qps, limits.burst));
+        let pace = Arc::new(Pace::per_second(limits.qps, limits.burst));
         let shared = Shared {
             server: config.server.clone(),
             namespace: config.namespace.clone(),
@@ -172,7 +172,7 @@ impl Client {
 
     /// The same connections and login with a rate and a deadline of its own.
     pub(crate) fn with_limits(&self, limits: Limits) -> Client {
-        let pace = Arc::new(Pace::new(limits.qps, limits.burst));
+        let pace = Arc::new(Pace::per_second(limits.qps, limits.burst));
         self.shared
             .paces
             .lock()

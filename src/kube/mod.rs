@@ -23,7 +23,6 @@ mod error;
 mod faults;
 mod kubeconfig;
 mod login;
-mod pace;
 mod renewed;
 mod resource;
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Queries per second and burst: how fast the short calls of one client may follow each other.
+//! How fast things may follow each other: calls of one client to the API server, runs of one hook.
 //!
-//! A bucket of `burst` tokens that refills at `qps`, kept as one instant: the moment at which the bucket would be full again.
-//! Runs on the thread that makes the call, which sleeps until its turn; the lock is released while it sleeps, and `stop` wakes
-//! every sleeper. Watches do not pass here, as in the original's client.
+//! A bucket of `burst` tokens that refills at a rate, kept as one instant: the moment at which the bucket would be full again.
+//! Runs on the thread that wants its turn, which sleeps until then; the lock is released while it sleeps, and `stop` wakes
+//! every sleeper.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Time that one token takes to grow; zero means that there is no limit.
     interval: Duration,
     /// How far the calls may run ahead of the rate.
@@ -23,11 +23,16 @@ struct State {
 
 impl Pace {
     /// A rate of zero, or one that is no number, means no limit; a burst of zero is the same as one.
-    pub(super) fn new(qps: f64, burst: u32) -> Pace {
-        let interval = Duration::try_from_secs_f64(1.0 / qps)
+    pub(crate) fn per_second(rate: f64, burst: u32) -> Pace {
+        let interval = Duration::try_from_secs_f64(1.0 / rate)
             .ok()
-            .filter(|_| qps > 0.0)
+            .filter(|_| rate > 0.0)
             .unwrap_or(Duration::ZERO);
+        Pace::every(interval, burst)
+    }
+
+    /// One turn every `interval`; zero means no limit.
+    pub(crate) fn every(interval: Duration, burst: u32) -> Pace {
         Pace {
             interval,
             tolerance: interval.saturating_mul(burst.saturating_sub(1)),
@@ -39,13 +44,27 @@ impl Pace {
         }
     }
 
-    /// Waits for this call's turn and says how long that took. False when `stop` came first.
-    pub(super) fn wait(&self) -> (Duration, bool) {
+    /// Waits for a turn and says how long that took. False when `stop` came first.
+    pub(crate) fn wait(&self) -> (Duration, bool) {
+        self.wait_for_turn(None)
+    }
+
+    /// Waits for a turn. False when there is none before `deadline`; then none is taken and nothing was waited for.
+    pub(crate) fn wait_until(&self, deadline: Instant) -> bool {
+        self.wait_for_turn(Some(deadline)).1
+    }
+
+    fn wait_for_turn(&self, deadline: Option<Instant>) -> (Duration, bool) {
         let start = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = state.full_again;
         let Some(turn) = self.reserve(&mut state, start) else {
             return (Duration::ZERO, !state.stopped);
         };
+        if deadline.is_some_and(|deadline| turn >= deadline) {
+            state.full_again = before;
+            return (Duration::ZERO, false);
+        }
         loop {
             let now = Instant::now();
             if state.stopped || now >= turn {
@@ -59,7 +78,7 @@ impl Pace {
         }
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -91,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_burst_goes_at_once_and_then_the_rate_holds() {
-        let pace = Pace::new(5.0, 3);
+        let pace = Pace::per_second(5.0, 3);
         let now = Instant::now();
         let waits: Vec<u128> = (0..5).map(|_| reserved(&pace, now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 200, 400]);
@@ -106,7 +125,7 @@ mod tests {
     #[test]
     fn zero_means_no_limit() {
         for qps in [0.0, -1.0, f64::NAN] {
-            let pace = Pace::new(qps, 0);
+            let pace = Pace::per_second(qps, 0);
             for _ in 0..1000 {
                 assert_eq!(pace.wait(), (Duration::ZERO, true));
             }
@@ -114,8 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_after_the_deadline_is_not_taken() {
+        let pace = Pace::every(Duration::from_secs(60), 1);
+        let soon = Instant::now() + Duration::from_secs(1);
+        assert!(pace.wait_until(soon));
+        assert!(!pace.wait_until(soon));
+        let (mut state, now) = (pace.state.lock().unwrap(), Instant::now());
+        let turn = pace.reserve(&mut state, now).unwrap();
+        assert!(turn.duration_since(now) <= Duration::from_secs(60));
+    }
+
+    #[test]
     fn stop_wakes_a_sleeper() {
-        let pace = Pace::new(0.001, 1);
+        let pace = Pace::per_second(0.001, 1);
         assert!(pace.wait().1);
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| pace.wait());
