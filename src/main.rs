@@ -1,15 +1,85 @@
 //! Entry: command line -> the one function that does it -> exit code. Nothing else exits.
-#![allow(dead_code, unused_imports, reason = "rooms are being wired")]
+#![doc = include_str!("ARCHITECTURE.md")]
 
 mod executor;
+mod hook;
+mod jq;
 mod kube;
 mod logger;
 mod message;
 mod metrics;
+mod operator;
 mod pace;
+mod resource;
 mod serve;
 mod settings;
 mod threads;
 mod yaml;
 
-fn main() {}
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use settings::{Command, LogFormat, Settings};
+
+/// A full stdout may not hold up the end of the process.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// The log writer only moves bytes.
+const LOG_STACK: usize = 128 * 1024;
+
+fn main() -> ExitCode {
+    match settings::parse_process() {
+        Ok(Command::Start(settings)) => start(*settings),
+        Ok(Command::Version) => say(&settings::version_text()),
+        Ok(Command::Help(text)) => say(&text),
+        Ok(Command::Resource {
+            names,
+            api_version,
+            wait,
+            settings,
+        }) => match resource::show(&names, api_version.as_deref(), wait, &settings) {
+            Ok(text) => say(&text),
+            Err(reason) => fail(&reason),
+        },
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn start(settings: Settings) -> ExitCode {
+    let options = logger::Options {
+        format: match settings.log.format {
+            LogFormat::Json => logger::Format::Json,
+            LogFormat::Text => logger::Format::Text,
+        },
+        time: !settings.log.no_time,
+        level: settings.log.level,
+    };
+    let started = logger::start(options, |body| {
+        threads::spawn_short("log", LOG_STACK, body).map(drop)
+    });
+    if let Err(error) = started {
+        return fail(&format!("start the logger: {error}"));
+    }
+    logger::plain_line(&settings::version());
+    for warning in &settings.warnings {
+        log::warn!("{warning}");
+    }
+    let end = operator::run(settings);
+    logger::flush(LAST_WORDS);
+    match end {
+        operator::End::Asked => ExitCode::SUCCESS,
+        operator::End::Failed(reason) => fail(&reason),
+    }
+}
+
+/// Prints what was asked for. Nobody can be told if stdout is gone.
+fn say(text: &str) -> ExitCode {
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.
+fn fail(reason: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "Error: {reason}");
+    ExitCode::FAILURE
+}

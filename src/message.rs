@@ -2,6 +2,10 @@
 //!
 //! Reading `Event` is reading everything that can wake the main loop.
 
+use std::sync::Arc;
+
+use crate::hook::Registry;
+
 /// Why the process was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -21,6 +25,10 @@ pub(crate) enum Event {
         thread: String,
         panic: Option<String>,
     },
-    /// The API server answered for the first time.
+    /// The hooks were read; or why they could not be. Sent once, by the load thread.
+    Loaded(Result<Arc<Registry>, String>),
+    /// The API server answered for the first time. Sent once, by the connect thread.
     Connected,
+    /// A thread found something that no waiting can mend.
+    Failed { reason: String },
 }

@@ -62,8 +62,12 @@ impl Discovery {
 }
 
 /// What a person wants to know about a resource, for the command line.
-pub(crate) fn describe(discovery: &Discovery, name: &str) -> Result<String, Error> {
-    let resource = discovery.resolve(name, None)?;
+pub(crate) fn describe(
+    discovery: &Discovery,
+    name: &str,
+    api_version: Option<&str>,
+) -> Result<String, Error> {
+    let resource = discovery.resolve(name, api_version)?;
     let list = |words: &[String]| match words {
         [] => "-".to_owned(),
         words => words.join(", "),

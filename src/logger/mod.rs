@@ -10,6 +10,7 @@
 //! Third-party crates are heard from `warn` upwards only, because what they print at lower levels is not ours to vouch for.
 
 mod format;
+mod hook_log;
 mod output;
 mod sink;
 
@@ -23,7 +24,7 @@ use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, Value};
 
-pub(crate) use output::{HookOutput, Line};
+pub(crate) use hook_log::HookLog;
 
 use format::{Entry, Field, Style};
 use sink::Sink;

@@ -7,13 +7,23 @@
 //! accept thread --TcpStream--> connection thread: socket (deadlines, TLS) -> http (grammar) -> Respond -> socket
 //! ```
 
+mod admission;
 mod budget;
+mod caller;
+mod certificate;
 mod chunked;
 mod connection;
 mod http;
+mod pool;
+pub(crate) mod probe;
+mod register;
+mod review;
+mod rotation;
 mod socket;
-pub(crate) mod tls;
-pub(crate) mod x509;
+mod source;
+mod tls;
+pub(crate) mod webhook;
+mod x509;
 
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,20 @@
 //! The TLS side of a server: from PEM to a configuration, and the configuration that can be swapped while connections are open.
 //!
-//! `Current` is read once per connection by connection threads and replaced by whoever has a newer certificate: the thread of
-//! `watch_files` here, or the rooms that keep a certificate in a Secret. The whole configuration is swapped, so the client CA
-//! changes together with the certificate. INVARIANT: what does not fit together never becomes current.
+//! `Current` is read once per connection by connection threads and replaced by the webhook thread. The whole configuration is
+//! swapped, so the client CA changes together with the certificate. INVARIANT: what does not fit together never becomes current.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
 use jiff::Timestamp;
-use log::{info, warn};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
@@ -27,9 +24,6 @@ use super::x509;
 /// LIMIT: bytes of one PEM file. A bundle of every public CA is a quarter of this; a device or a log file given by mistake must
 /// not fill the memory.
 const PEM_SIZE: u64 = 1024 * 1024;
-
-/// How often certificate files are compared: a new pair is to be served within ten seconds.
-const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// PEM text and where it came from, for error messages.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +52,8 @@ pub(crate) struct Material {
 pub(crate) struct Identity {
     config: Arc<ServerConfig>,
     pub(crate) certificate: CertificateDer<'static>,
+    /// What the server sends besides, to lead a caller from the certificate to a CA it knows.
+    intermediates: Vec<CertificateDer<'static>>,
     pub(crate) not_before: Timestamp,
     pub(crate) not_after: Timestamp,
 }
@@ -89,6 +85,7 @@ pub(crate) fn build(material: &Material) -> Result<Identity, TlsError> {
             verifier.map_err(|error| TlsError::Verifier(error.to_string()))?,
         )
     };
+    let intermediates = certified.cert.iter().skip(1).cloned().collect();
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Resumption saves the API server nothing (it keeps connections), would cost memory for every caller there is, and
@@ -98,6 +95,7 @@ pub(crate) fn build(material: &Material) -> Result<Identity, TlsError> {
     Ok(Identity {
         config: Arc::new(config),
         certificate: leaf,
+        intermediates,
         not_before: facts.not_before,
         not_after: facts.not_after,
     })
@@ -226,7 +224,7 @@ impl Files {
     }
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Pem, TlsError> {
+pub(super) fn read(what: &'static str, path: &Path) -> Result<Pem, TlsError> {
     let from = path.display().to_string();
     let failed = |cause| TlsError::Unreadable {
         what,
@@ -244,82 +242,30 @@ fn read(what: &'static str, path: &Path) -> Result<Pem, TlsError> {
     Ok(Pem { from, bytes })
 }
 
-/// Follows certificate files until `stop` is dropped. The body of a long-lived thread.
-///
-/// `served` is what `current` was made of. Content is compared, not names or times: the kubelet replaces files by renaming a
-/// directory link, of which a watch on the file sees nothing.
-pub(crate) fn watch_files(
-    files: Files,
-    served: Material,
-    current: &Current,
-    stop: &Receiver<Infallible>,
-) {
-    let mut follower = Follower::new(files, served);
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(POLL_INTERVAL) {
-        follower.look(current);
-    }
-}
-
-pub(super) struct Follower {
-    files: Files,
-    served: Material,
-    /// The last thing that was wrong, and the content it was wrong with: the same is not said twice.
-    complaint: Option<(Option<Material>, String)>,
-}
-
-/// What a look at the files brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    Same,
-    Swapped,
-    /// Something is wrong and the old certificate stays; `said` tells whether this was news.
-    Broken {
-        said: bool,
-    },
-}
-
-impl Follower {
-    pub(super) fn new(files: Files, served: Material) -> Follower {
-        Follower {
-            files,
-            served,
-            complaint: None,
-        }
-    }
-
-    pub(super) fn look(&mut self, current: &Current) -> Look {
-        let found = match self.files.load() {
-            Ok(found) => found,
-            Err(error) => return self.complain(None, &error),
-        };
-        if found == self.served {
-            self.complaint = None;
-            return Look::Same;
-        }
-        match build(&found) {
-            Ok(identity) => {
-                info!(
-                    "serving the new certificate of {}, valid until {}",
-                    found.certificate.from, identity.not_after
-                );
-                current.replace(identity);
-                self.served = found;
-                self.complaint = None;
-                Look::Swapped
-            }
-            Err(error) => self.complain(Some(found), &error),
-        }
-    }
-
-    fn complain(&mut self, found: Option<Material>, error: &TlsError) -> Look {
-        let complaint = Some((found, error.to_string()));
-        let said = self.complaint != complaint;
-        if said {
-            warn!("{error}; still serving the previous certificate");
-            self.complaint = complaint;
-        }
-        Look::Broken { said }
-    }
+/// INVARIANT: a certificate is only registered together with CAs that really signed it for the name that callers use; anything
+/// else would make every call of a `Fail` webhook fail.
+pub(crate) fn check_bundle(identity: &Identity, bundle: &Pem, name: &str) -> Result<(), TlsError> {
+    let unfit = |cause: String| TlsError::Unfit {
+        bundle: bundle.from.clone(),
+        name: name.to_owned(),
+        cause,
+    };
+    let server_name = ServerName::try_from(name).map_err(|error| unfit(error.to_string()))?;
+    let roots = roots(std::slice::from_ref(bundle))?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| unfit(error.to_string()))?;
+    verifier
+        .verify_server_cert(
+            &identity.certificate,
+            &identity.intermediates,
+            &server_name,
+            &[],
+            UnixTime::now(),
+        )
+        .map(drop)
+        .map_err(|error| unfit(error.to_string()))
 }
 
 /// Why no configuration can be made.
@@ -358,6 +304,12 @@ pub(crate) enum TlsError {
     Mismatch {
         certificate: String,
         key: String,
+    },
+    /// The CAs do not vouch for the certificate.
+    Unfit {
+        bundle: String,
+        name: String,
+        cause: String,
     },
     Verifier(String),
     Setup(rustls::Error),
@@ -401,6 +353,16 @@ impl fmt::Display for TlsError {
                 write!(
                     out,
                     "private key {key} does not belong to certificate {certificate}; replace both together"
+                )
+            }
+            TlsError::Unfit {
+                bundle,
+                name,
+                cause,
+            } => {
+                write!(
+                    out,
+                    "the certificate would be refused by callers of '{name}': {cause}; give the CA that signed it, {bundle} does not vouch for it"
                 )
             }
             TlsError::Verifier(cause) => write!(out, "client CA is not usable: {cause}"),

@@ -34,19 +34,22 @@ pub(crate) enum Command {
 }
 
 /// Reads the arguments and the environment of this process.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this room may read the environment"
-)]
 pub(crate) fn parse_process() -> Result<Command, UsageError> {
     // What is not UTF-8 is shown with replacement characters in the error that follows from it.
     let arguments: Vec<String> = std::env::args_os()
         .skip(1)
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    parse(&arguments, &|variable| {
-        std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
-    })
+    parse(&arguments, &variable)
+}
+
+/// One variable of this process's environment, for rooms that are told by it how to reach the cluster.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this room may read the environment"
+)]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Makes a command of the arguments, without the program's name, and of the environment.

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, parse, parse_process};
+pub(crate) use command::{Command, parse, parse_process, variable};
 pub(crate) use error::UsageError;
 pub(crate) use help::{reference, version, version_text};
 
@@ -181,6 +181,8 @@ pub(crate) struct Webhook {
     pub(crate) client_names: Vec<String>,
     /// Holds a bearer token or `user:password` that callers must send.
     pub(crate) client_auth_file: Option<PathBuf>,
+    /// How long a certificate lives that the operator makes itself.
+    pub(crate) certificate_lifetime: Duration,
     /// The serving certificate is taken from this Secret.
     pub(crate) tls_secret: Option<SecretName>,
     pub(crate) listen: Listen,

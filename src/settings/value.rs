@@ -123,6 +123,14 @@ pub(super) fn burst(text: &str, default: u32) -> Parsed<u32> {
     }
 }
 
+/// A certificate that lives for less could expire between two looks at it.
+pub(super) fn lifetime(text: &str) -> Parsed<Duration> {
+    match duration(text) {
+        Ok(lifetime) if lifetime >= Duration::from_secs(10) => Ok(lifetime),
+        _ => Err("a duration of at least 10s, such as 2160h"),
+    }
+}
+
 pub(super) fn count(text: &str) -> Parsed<u16> {
     match text.parse() {
         Ok(count) if count > 0 => Ok(count),

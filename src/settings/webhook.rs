@@ -78,6 +78,16 @@ macro_rules! webhook_flags {
                 set: |s, v| put(&mut s.$field.tls_secret, value::optional(v, value::secret)),
             },
             Flag {
+                name: concat!($flag, "-certificate-lifetime"),
+                other_names: &[],
+                variables: &[concat!($variable, "_CERTIFICATE_LIFETIME")],
+                takes: Takes::One("DURATION"),
+                default: "2160h",
+                topic: $topic,
+                help: "how long a certificate lives that the operator makes itself; it is renewed after two thirds",
+                set: |s, v| put(&mut s.$field.certificate_lifetime, value::lifetime(v)),
+            },
+            Flag {
                 name: concat!($flag, "-client-ca"),
                 other_names: &[],
                 variables: &[concat!($variable, "_CLIENT_CA")],

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::authority::{Authority, Pair};
 use super::{Bench, Caller, PATIENCE, dial, wait_until};
-use crate::serve::tls::{self, Current, Follower, Look, Material, Pem};
+use crate::serve::tls::{self, Current, Material, Pem};
 use crate::serve::{Limits, x509};
 
 fn pem(from: &str, text: &str) -> Pem {
@@ -394,58 +394,4 @@ fn publish(root: &Path, version: &str, pair: &Pair) {
     std::fs::write(directory.join("tls.key"), &pair.key).unwrap();
     std::os::unix::fs::symlink(version, root.join("..tmp")).unwrap();
     std::fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
-}
-
-#[test]
-fn files_are_followed_through_a_link_swap_and_a_broken_pair_keeps_the_old_one() {
-    let root = std::env::temp_dir().join(format!("serve-files-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&root);
-    std::fs::create_dir(&root).unwrap();
-    let authority = Authority::new();
-    let (first, second) = (authority.server(), authority.server());
-    publish(&root, "1", &first);
-    let files = tls::Files {
-        certificate: root.join("..data/tls.crt"),
-        key: root.join("..data/tls.key"),
-        client_authorities: Vec::new(),
-    };
-    let served = files.load().unwrap();
-    let current = Current::new(tls::build(&served).unwrap());
-    let mut follower = Follower::new(files, served);
-    let mut look = |expected: Look, serving: &Pair| {
-        assert_eq!(follower.look(&current), expected);
-        let leaf = CertificateDer::from_pem_slice(serving.certificate.as_bytes()).unwrap();
-        assert_eq!(current.load().certificate, leaf);
-    };
-    look(Look::Same, &first);
-    publish(&root, "2", &second);
-    look(Look::Swapped, &second);
-    look(Look::Same, &second);
-    publish(
-        &root,
-        "3",
-        &Pair {
-            certificate: first.certificate.clone(),
-            key: second.key.clone(),
-        },
-    );
-    look(Look::Broken { said: true }, &second);
-    look(Look::Broken { said: false }, &second);
-    publish(
-        &root,
-        "4",
-        &Pair {
-            certificate: first.certificate.clone(),
-            key: String::new(),
-        },
-    );
-    look(Look::Broken { said: true }, &second);
-    std::fs::remove_file(root.join("..data")).unwrap();
-    look(Look::Broken { said: true }, &second);
-    look(Look::Broken { said: false }, &second);
-    publish(&root, "5", &second);
-    look(Look::Same, &second);
-    publish(&root, "6", &first);
-    look(Look::Swapped, &first);
-    std::fs::remove_dir_all(&root).unwrap();
 }

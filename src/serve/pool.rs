@@ -1,0 +1,191 @@
+//! The executor threads that decide reviews: one crossbeam channel, many takers, a limit on how many there are.
+//!
+//! A connection thread hands over a job and waits for the answer until the job's deadline; a job whose deadline has passed
+//! before a thread is free is not begun. Threads are started when they are first needed and then stay: starting one for each
+//! review would cost more than it saves, and an idle one costs a few pages.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use log::error;
+
+use crate::message::Event;
+use crate::threads::{self, panic_text};
+
+/// How many jobs may wait for a thread, for each thread there may be. What is beyond is refused at once: it would only wait to
+/// be too late.
+const WAITING_PER_THREAD: usize = 16;
+
+/// A piece of work that ends in an answer of type `T`.
+struct Job<T> {
+    work: Box<dyn FnOnce() -> T + Send>,
+    reply: Sender<T>,
+    deadline: Instant,
+}
+
+/// The threads and the channel to them.
+pub(crate) struct Pool<T> {
+    jobs: Sender<Job<T>>,
+    taker: Receiver<Job<T>>,
+    /// Threads that wait for a job.
+    idle: Arc<AtomicUsize>,
+    started: AtomicUsize,
+    limit: usize,
+    events: Sender<Event>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// More jobs wait than can be done in time.
+    Full,
+    /// The deadline passed.
+    Late,
+    /// The work panicked.
+    Broken,
+}
+
+impl<T: Send + 'static> Pool<T> {
+    pub(crate) fn new(limit: usize, events: Sender<Event>) -> Self {
+        let limit = limit.max(1);
+        let (jobs, taker) = bounded(limit.saturating_mul(WAITING_PER_THREAD));
+        Pool {
+            jobs,
+            taker,
+            idle: Arc::default(),
+            started: AtomicUsize::new(0),
+            limit,
+            events,
+        }
+    }
+
+    /// Runs `work` on an executor thread and waits for its answer, at most until `deadline` plus `grace` for work that ends
+    /// itself at its deadline and needs a moment to say so.
+    pub(crate) fn run(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+        deadline: Instant,
+        grace: Duration,
+    ) -> Result<T, Refused> {
+        let (reply, answer) = bounded(1);
+        let job = Job {
+            work: Box::new(work),
+            reply,
+            deadline,
+        };
+        self.jobs.try_send(job).map_err(|_| Refused::Full)?;
+        self.ensure_taker();
+        let limit = deadline.saturating_duration_since(Instant::now()) + grace;
+        answer.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Refused::Late,
+            // The thread dropped the reply: it found the deadline passed, or the work panicked.
+            RecvTimeoutError::Disconnected if Instant::now() >= deadline => Refused::Late,
+            RecvTimeoutError::Disconnected => Refused::Broken,
+        })
+    }
+
+    /// Starts one more thread if none waits and the limit allows it.
+    fn ensure_taker(&self) {
+        if self.idle.load(Ordering::Acquire) > self.jobs.len() {
+            return;
+        }
+        let grown = self
+            .started
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |started| {
+                (started < self.limit).then(|| started + 1)
+            });
+        let Ok(number) = grown else {
+            return;
+        };
+        let taker = self.taker.clone();
+        let idle = Arc::clone(&self.idle);
+        let spawned = threads::spawn(&format!("executor:{number}"), &self.events, move || {
+            serve(&taker, &idle);
+        });
+        if let Err(error) = spawned {
+            self.started.fetch_sub(1, Ordering::AcqRel);
+            error!("cannot start an executor thread: {error}");
+        }
+    }
+}
+
+/// Takes jobs until the pool is dropped.
+fn serve<T>(taker: &Receiver<Job<T>>, idle: &AtomicUsize) {
+    loop {
+        idle.fetch_add(1, Ordering::AcqRel);
+        let job = taker.recv();
+        idle.fetch_sub(1, Ordering::AcqRel);
+        let Ok(job) = job else {
+            return;
+        };
+        if Instant::now() >= job.deadline {
+            continue;
+        }
+        // A panic ends one review, not the thread that the next one needs. Dropping the reply tells the waiting side.
+        match catch_unwind(AssertUnwindSafe(job.work)) {
+            // The waiting side may have given up; then nobody needs the answer.
+            Ok(answer) => drop(job.reply.send(answer)),
+            Err(payload) => error!("a review panicked: {}", panic_text(payload.as_ref())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(limit: usize) -> (Pool<usize>, Receiver<Event>) {
+        let (sender, receiver) = bounded(64);
+        (Pool::new(limit, sender), receiver)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    #[test]
+    fn every_answer_belongs_to_its_question() {
+        let (pool, _events) = pool(4);
+        std::thread::scope(|scope| {
+            for number in 0..200 {
+                let pool = &pool;
+                let asked = scope.spawn(move || pool.run(move || number, soon(), Duration::ZERO));
+                assert_eq!(asked.join().unwrap(), Ok(number));
+            }
+        });
+        assert!(pool.started.load(Ordering::Acquire) <= 4);
+    }
+
+    #[test]
+    fn a_job_that_is_too_late_is_never_begun() {
+        let (pool, _events) = pool(1);
+        let (release, released) = bounded::<()>(0);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let work = move || {
+                    let _ = released.recv();
+                    1
+                };
+                pool.run(work, soon(), Duration::ZERO)
+            });
+            while pool.idle.load(Ordering::Acquire) > 0 || !pool.jobs.is_empty() {
+                std::thread::yield_now();
+            }
+            let begun = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&begun);
+            let late = pool.run(
+                move || seen.fetch_add(1, Ordering::AcqRel),
+                Instant::now() + Duration::from_millis(30),
+                Duration::ZERO,
+            );
+            assert_eq!(late, Err(Refused::Late));
+            drop(release);
+            assert_eq!(first.join().unwrap(), Ok(1));
+            assert_eq!(pool.run(|| 2, soon(), Duration::ZERO), Ok(2));
+            assert_eq!(begun.load(Ordering::Acquire), 0);
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! Health, readiness and metrics over plain HTTP on the metrics port, and the readiness that every server answers from.
+//!
+//! Runs on the connection threads of that port. Owns nothing but a reader's view: parts of the operator say by `Readiness`
+//! what is still missing, and the answer lists those reasons, so that `kubectl describe` and a person with curl see the same.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::metrics::Metrics;
+use crate::serve::{Head, Request, Respond, Response};
+
+/// What keeps the operator from being ready, by the part that says so. Empty means ready.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    reasons: Mutex<BTreeMap<&'static str, String>>,
+}
+
+impl Readiness {
+    /// Starts out not ready for every part named.
+    pub(crate) fn waiting_for(parts: &[(&'static str, &str)]) -> Self {
+        let reasons = parts
+            .iter()
+            .map(|(part, reason)| (*part, (*reason).to_owned()))
+            .collect();
+        Readiness {
+            reasons: Mutex::new(reasons),
+        }
+    }
+
+    /// Notes what `part` lacks, replacing what it said before.
+    pub(crate) fn lacks(&self, part: &'static str, reason: &str) {
+        self.locked().insert(part, reason.to_owned());
+    }
+
+    /// `part` has what it needs.
+    pub(crate) fn has(&self, part: &'static str) {
+        self.locked().remove(part);
+    }
+
+    /// The reasons for not being ready, one a line; `None` when ready.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let reasons = self.locked();
+        if reasons.is_empty() {
+            return None;
+        }
+        Some(
+            reasons
+                .iter()
+                .map(|(part, reason)| format!("{part}: {reason}\n"))
+                .collect(),
+        )
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// True for the paths that `health` answers.
+pub(crate) fn is_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// `/healthz` and `/readyz`, which every port of ours answers alike; `None` for any other path.
+pub(crate) fn health(path: &str, readiness: &Readiness) -> Option<Response> {
+    match path {
+        "/healthz" => Some(Response::text(200, "ok")),
+        "/readyz" => Some(match readiness.missing() {
+            None => Response::text(200, "ok"),
+            Some(reasons) => Response::text(503, reasons),
+        }),
+        _ => None,
+    }
+}
+
+/// Routes of the metrics port, as `/discovery` lists them.
+const ROUTES: &str = "GET /\nGET /discovery\nGET /healthz\nGET /metrics\nGET /readyz\n";
+
+/// The page for a person who opens the port in a browser.
+const INDEX: &str = "<!DOCTYPE html><title>Shell operator</title><h1>Shell operator</h1>\
+    <p>See <a href=\"/metrics\">/metrics</a>, <a href=\"/healthz\">/healthz</a>, <a href=\"/readyz\">/readyz</a>, \
+    <a href=\"/discovery\">/discovery</a>.\n";
+
+/// Answers the metrics port.
+pub(crate) struct Probe {
+    readiness: Arc<Readiness>,
+    metrics: Arc<Metrics>,
+}
+
+impl Probe {
+    pub(crate) fn new(readiness: Arc<Readiness>, metrics: Arc<Metrics>) -> Probe {
+        Probe { readiness, metrics }
+    }
+}
+
+impl Respond for Probe {
+    fn screen(&self, head: &Head) -> Option<Response> {
+        let read_only = matches!(head.method.as_str(), "GET" | "HEAD");
+        (!read_only).then(|| Response::text(405, "only GET is served here\n"))
+    }
+
+    fn respond(&self, request: Request) -> Response {
+        let path = request.head.path.as_str();
+        if let Some(response) = health(path, &self.readiness) {
+            return response;
+        }
+        match path {
+            "/" => Response {
+                content_type: "text/html; charset=utf-8",
+                ..Response::text(200, INDEX)
+            },
+            "/metrics" => Response {
+                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                ..Response::text(200, self.metrics.render())
+            },
+            "/discovery" => Response::text(200, ROUTES),
+            _ => Response::text(404, "404 page not found; /discovery lists what is served\n"),
+        }
+    }
+}

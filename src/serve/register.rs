@@ -1,0 +1,249 @@
+//! What we keep in the cluster: one ValidatingWebhookConfiguration and one MutatingWebhookConfiguration, and the calls that make
+//! them so. Runs on the webhook thread; owns nothing.
+//!
+//! Every field that the API server would fill in is written out, so that "is it still as we want it?" is plain equality.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use crate::hook::binding::{AdmissionBinding, AdmissionKind, Rule};
+use crate::hook::selector::LabelSelector;
+use crate::hook::{Registry, Route};
+use crate::kube::{Client, Error, Method, Request};
+
+/// How the API server reaches us.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    /// Through a Service.
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+    },
+    /// Directly; no slash at the end.
+    Url(String),
+}
+
+/// What every entry of the configurations needs besides its binding.
+#[derive(Clone, Debug)]
+pub(crate) struct Announcement {
+    /// The objects are called `<configuration_name>-hooks`.
+    pub(crate) configuration_name: String,
+    pub(crate) address: Address,
+    /// For bindings that do not say.
+    pub(crate) failure_policy: &'static str,
+}
+
+impl Announcement {
+    /// The name that callers check our certificate against.
+    pub(crate) fn server_name(&self) -> String {
+        match &self.address {
+            Address::Service {
+                namespace, name, ..
+            } => format!("{name}.{namespace}.svc"),
+            Address::Url(url) => host(url).to_owned(),
+        }
+    }
+
+    /// Every name that a certificate of ours should bear.
+    pub(crate) fn certificate_names(&self) -> Vec<String> {
+        match &self.address {
+            Address::Service {
+                namespace, name, ..
+            } => ["", ".cluster.local"]
+                .iter()
+                .map(|domain| format!("{name}.{namespace}.svc{domain}"))
+                .collect(),
+            Address::Url(url) => vec![host(url).to_owned()],
+        }
+    }
+}
+
+/// The host of a URL, without port and brackets.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// What `ensure` found and did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ensured {
+    AsItWas,
+    Created,
+    Restored,
+}
+
+/// Makes the configuration object of `kind` what it should be. Needs list, create and update, like the original.
+pub(crate) fn ensure(
+    client: &Client,
+    kind: AdmissionKind,
+    announcement: &Announcement,
+    webhooks: &Value,
+) -> Result<Ensured, Error> {
+    let (plural, object_kind) = match kind {
+        AdmissionKind::Validating => (
+            "validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+        ),
+        AdmissionKind::Mutating => (
+            "mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+        ),
+    };
+    let base = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
+    let name = format!("{}-hooks", announcement.configuration_name);
+    // A list with a field selector and not a get: the original's RBAC rules grant list, create and update.
+    let list: Value = client.get_json(&format!("{base}?fieldSelector=metadata.name%3D{name}"))?;
+    let found = list.get("items").and_then(|items| items.get(0));
+    let Some(found) = found else {
+        let object = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": object_kind,
+            "metadata": {"name": name},
+            "webhooks": webhooks,
+        });
+        write(client, Method::Post, &base, &object)?;
+        return Ok(Ensured::Created);
+    };
+    if found.get("webhooks") == Some(webhooks) {
+        return Ok(Ensured::AsItWas);
+    }
+    // Labels, annotations and the resourceVersion stay: somebody else may manage them, and a concurrent change must conflict.
+    let mut object = found.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("webhooks".to_owned(), webhooks.clone());
+        fields.insert(
+            "apiVersion".to_owned(),
+            json!("admissionregistration.k8s.io/v1"),
+        );
+        fields.insert("kind".to_owned(), json!(object_kind));
+    }
+    write(client, Method::Put, &format!("{base}/{name}"), &object)?;
+    Ok(Ensured::Restored)
+}
+
+/// Creates or replaces an object.
+pub(super) fn write(
+    client: &Client,
+    method: Method,
+    path: &str,
+    object: &Value,
+) -> Result<(), Error> {
+    let body = object.to_string();
+    let request = Request {
+        body: Some(("application/json", body.as_bytes())),
+        ..Request::new(method, path)
+    };
+    client.send(&request).map(drop)
+}
+
+/// The `webhooks` list of `kind`, in hook order and then in configuration order (AC-03).
+pub(crate) fn webhooks(
+    registry: &Registry,
+    kind: AdmissionKind,
+    announcement: &Announcement,
+    ca_bundle: &str,
+) -> Value {
+    let entries = registry
+        .routes
+        .iter()
+        .filter(|route| route.kind == kind)
+        .filter_map(|route| {
+            let (_, binding) = registry.admission(route)?;
+            Some(entry(route, binding, announcement, ca_bundle))
+        });
+    Value::Array(entries.collect())
+}
+
+fn entry(
+    route: &Route,
+    binding: &AdmissionBinding,
+    announcement: &Announcement,
+    ca_bundle: &str,
+) -> Value {
+    let failure_policy = binding
+        .failure_policy
+        .map_or(announcement.failure_policy, |policy| policy.as_str());
+    let mut entry = json!({
+        "name": binding.name,
+        "clientConfig": client_config(&announcement.address, &route.path, ca_bundle),
+        "rules": binding.rules.iter().map(rule).collect::<Vec<_>>(),
+        "failurePolicy": failure_policy,
+        // SO-11: not configurable.
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": selector(binding.namespace_selector.as_ref()),
+        "objectSelector": selector(binding.object_selector.as_ref()),
+        "sideEffects": binding.side_effects.as_str(),
+        "timeoutSeconds": binding.timeout_seconds,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    });
+    if let Some(fields) = entry.as_object_mut() {
+        if !binding.match_conditions.is_empty() {
+            fields.insert(
+                "matchConditions".to_owned(),
+                Value::Array(binding.match_conditions.clone()),
+            );
+        }
+        // AW-16: the field exists for mutating webhooks only.
+        if route.kind == AdmissionKind::Mutating {
+            let policy = binding
+                .reinvocation_policy
+                .map_or("Never", |policy| policy.as_str());
+            fields.insert("reinvocationPolicy".to_owned(), json!(policy));
+        }
+    }
+    entry
+}
+
+fn client_config(address: &Address, path: &str, ca_bundle: &str) -> Value {
+    let bundle = BASE64_STANDARD.encode(ca_bundle);
+    match address {
+        Address::Service {
+            namespace,
+            name,
+            port,
+        } => json!({
+            "caBundle": bundle,
+            "service": {"namespace": namespace, "name": name, "port": port, "path": path},
+        }),
+        Address::Url(url) => json!({"caBundle": bundle, "url": format!("{url}{path}")}),
+    }
+}
+
+fn rule(rule: &Rule) -> Value {
+    json!({
+        "apiGroups": rule.api_groups,
+        "apiVersions": rule.api_versions,
+        "resources": rule.resources,
+        "operations": rule.operations,
+        "scope": rule.scope.as_deref().unwrap_or("*"),
+    })
+}
+
+/// The API server stores an absent selector as an empty one.
+fn selector(selector: Option<&LabelSelector>) -> Value {
+    selector.map_or_else(|| json!({}), LabelSelector::to_json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_url_is_what_a_certificate_names() {
+        let cases = [
+            ("https://hooks.example.com:9680/x", "hooks.example.com"),
+            ("https://127.0.0.1:9680", "127.0.0.1"),
+            ("https://[::1]:9680/a", "::1"),
+            ("https://name", "name"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(host(url), expected, "{url}");
+        }
+    }
+}

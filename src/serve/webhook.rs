@@ -1,0 +1,320 @@
+//! The webhook thread: keeps the certificate fresh, the HTTPS server up and the registration true, until it is told to stop.
+//!
+//! ```text
+//! certificate -> HTTPS server -> registration -> wait -> look at certificate and registration again -> …
+//! ```
+//!
+//! Nothing that the API server does is fatal: whatever fails is tried again, with growing pauses, and shows in readiness. The
+//! server is started before anything is registered, and a CA is registered before a certificate of it is served.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use jiff::Timestamp;
+use log::{info, warn};
+use serde_json::Value;
+
+use super::admission::{Admission, Runner};
+use super::caller::Callers;
+use super::pool::Pool;
+use super::probe::Readiness;
+pub(crate) use super::register::Announcement;
+use super::register::{self, Ensured};
+use super::rotation::{Rotation, Step};
+use super::source::Offer;
+pub(crate) use super::register::Address;
+pub(crate) use super::source::{SecretPlace, Source};
+use super::{Limits, Listen, Respond, Server, tls};
+use crate::executor::Executor;
+use crate::hook::Registry;
+use crate::hook::binding::AdmissionKind;
+use crate::kube::Client;
+use crate::message::Event;
+use crate::metrics::Metrics;
+
+/// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
+const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
+/// How long API servers get to learn of a changed registration before the next step of a certificate change.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Pauses between failed attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A certificate that nobody renews is warned about from here on.
+const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Names of the parts that readiness lists.
+pub(crate) const CERTIFICATE: &str = "certificate";
+pub(crate) const REGISTRATION: &str = "registration";
+
+/// What the rest of the program lends to the thread.
+pub(crate) struct Parts {
+    pub(crate) client: Client,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) executor: Executor,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Sender<Event>,
+}
+
+/// What was asked for on the command line.
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) announcement: Announcement,
+    pub(crate) listen: Listen,
+    /// Names of which a caller's certificate must bear one; empty for any.
+    pub(crate) caller_names: Vec<String>,
+    /// Tokens or passwords of callers.
+    pub(crate) caller_file: Option<PathBuf>,
+    /// Hooks that run at the same time.
+    pub(crate) max_hooks: usize,
+    pub(crate) proxy_hook_json: bool,
+    /// How long requests in flight may take when it stops.
+    pub(crate) drain_limit: Duration,
+}
+
+/// Everything the thread works with.
+pub(crate) struct Webhook {
+    parts: Parts,
+    plan: Plan,
+    respond: Arc<Admission>,
+}
+
+/// What is in use at the moment.
+#[derive(Default)]
+struct Serving {
+    server: Option<Server>,
+    current: Option<Arc<tls::Current>>,
+    rotation: Rotation,
+    complaint: String,
+    pause: Duration,
+    warned: Option<Timestamp>,
+}
+
+impl Webhook {
+    /// Checks what can be checked before the API server is needed, so that a wrong file ends the start and not a night.
+    pub(crate) fn new(parts: Parts, plan: Plan) -> Result<Webhook, String> {
+        if let Source::Files { .. } = &plan.source {
+            let offer = plan.source.load(&parts.client)?;
+            tls::build(&offer.material).map_err(|error| error.to_string())?;
+        }
+        let callers = Callers::new(plan.caller_names.clone(), plan.caller_file.clone())?;
+        let runner = Runner {
+            executor: parts.executor.clone(),
+            metrics: Arc::clone(&parts.metrics),
+            proxy_hook_json: plan.proxy_hook_json,
+        };
+        let pool = Pool::new(plan.max_hooks, parts.events.clone());
+        let respond = Admission::new(
+            &parts.registry,
+            callers,
+            pool,
+            runner,
+            Arc::clone(&parts.readiness),
+        );
+        parts.readiness.lacks(CERTIFICATE, "not there yet");
+        parts.readiness.lacks(REGISTRATION, "not done yet");
+        Ok(Webhook {
+            parts,
+            plan,
+            respond: Arc::new(respond),
+        })
+    }
+
+    /// The body of the thread. Returns when `stop` is disconnected, after the requests in flight were answered.
+    pub(crate) fn run(self, stop: &Receiver<Infallible>) {
+        let mut serving = Serving::default();
+        loop {
+            let pause = match self.round(&mut serving) {
+                Ok(pause) => {
+                    serving.pause = Duration::ZERO;
+                    pause
+                }
+                Err(Failure::Fatal(reason)) => {
+                    // The main thread ends the process and says why.
+                    let _ = self.parts.events.send(Event::Failed { reason });
+                    return;
+                }
+                Err(Failure::Passing { part, reason, at_least }) => {
+                    self.parts.readiness.lacks(part, &reason);
+                    serving.complain(&reason, "trying on");
+                    serving.pause = (serving.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                    serving.pause.max(at_least.unwrap_or_default())
+                }
+            };
+            if !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+                break;
+            }
+        }
+        if let Some(server) = serving.server {
+            let cut = server.drain(self.plan.drain_limit);
+            if cut > 0 {
+                warn!("{cut} connections were cut while a request was in flight");
+            }
+        }
+    }
+
+    /// One look at everything. Returns how long to wait for the next.
+    fn round(&self, serving: &mut Serving) -> Result<Duration, Failure> {
+        let taken = self
+            .source
+            .load(&self.parts.client)
+            .and_then(|offer| self.take(serving, offer));
+        match taken {
+            Ok(()) => serving.complaint.clear(),
+            // What is served stays good while its source is away or broken.
+            Err(reason) if serving.is_valid() => {
+                serving.complain(&reason, "still serving the previous certificate");
+            }
+            Err(reason) => return Err(Failure::passing(CERTIFICATE, reason)),
+        }
+        self.listen(serving)?;
+        self.watch_expiry(serving)
+            .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
+        self.register(&serving.rotation)?;
+        if serving.rotation.registered() {
+            return Ok(SETTLE);
+        }
+        Ok(self.plan.source.poll_interval().min(REGISTRATION_INTERVAL))
+    }
+
+    /// Puts an offer to use. INVARIANT: what does not fit together is never served and never registered.
+    fn take(&self, serving: &mut Serving, offer: Offer) -> Result<(), String> {
+        let step = serving.rotation.step(&offer);
+        if step == Step::Keep {
+            return Ok(());
+        }
+        let identity = tls::build(&offer.material).map_err(|error| error.to_string())?;
+        let name = self.plan.announcement.server_name();
+        tls::check_bundle(&identity, &offer.bundle, &name).map_err(|error| error.to_string())?;
+        if step == Step::Announce {
+            serving.rotation.announce(offer);
+            return Ok(());
+        }
+        let from = &offer.material.certificate.from;
+        info!("serving {from}, valid until {}", identity.not_after);
+        match &serving.current {
+            Some(current) => current.replace(identity),
+            None => serving.current = Some(tls::Current::new(identity)),
+        }
+        serving.rotation.serve(offer);
+        Ok(())
+    }
+
+    fn listen(&self, serving: &mut Serving) -> Result<(), Failure> {
+        if serving.server.is_some() {
+            return Ok(());
+        }
+        let server = Server::start(
+            self.plan.listen,
+            serving.current.clone(),
+            Limits::default(),
+            Arc::clone(&self.respond) as Arc<dyn Respond>,
+            &self.parts.events,
+        )
+        .map_err(|error| Failure::Fatal(error.to_string()))?;
+        info!(address:% = server.address(); "Webhook server listens");
+        serving.server = Some(server);
+        Ok(())
+    }
+
+    /// Says how long the certificate lives, and does not let the operator be ready with one that has expired.
+    fn watch_expiry(&self, serving: &mut Serving) -> Result<(), String> {
+        let Some(current) = &serving.current else {
+            return Ok(());
+        };
+        let identity = current.load();
+        let now = Timestamp::now();
+        let left = identity.not_after.as_second().saturating_sub(now.as_second());
+        #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^52")]
+        self.parts.metrics.set("webhook_certificate_expiry_seconds", &[], left as f64);
+        if left <= 0 {
+            return Err(format!(
+                "the certificate expired at {}; replace it or let the operator make its own",
+                identity.not_after
+            ));
+        }
+        self.parts.readiness.has(CERTIFICATE);
+        let self_managed = matches!(self.plan.source, Source::SelfManaged { .. });
+        let soon = u64::try_from(left).is_ok_and(|left| left < EXPIRY_WARNING.as_secs());
+        let said_today = serving
+            .warned
+            .is_some_and(|warned| now.as_second().saturating_sub(warned.as_second()) < 24 * 3600);
+        if soon && !self_managed && !said_today {
+            warn!("the certificate expires at {} and nobody has renewed it yet", identity.not_after);
+            serving.warned = Some(now);
+        }
+        Ok(())
+    }
+
+    fn register(&self, rotation: &Rotation) -> Result<(), Failure> {
+        let bundle = rotation.bundle();
+        for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
+            let webhooks = register::webhooks(&self.parts.registry, kind, &self.plan.announcement, &bundle);
+            if webhooks.as_array().is_some_and(|webhooks| !webhooks.is_empty()) {
+                self.ensure(kind, &webhooks)?;
+            }
+        }
+        self.parts.readiness.has(REGISTRATION);
+        Ok(())
+    }
+
+    fn ensure(&self, kind: AdmissionKind, webhooks: &Value) -> Result<(), Failure> {
+        let done = register::ensure(&self.parts.client, kind, &self.plan.announcement, webhooks);
+        let done = done.map_err(|error| Failure::Passing {
+            part: REGISTRATION,
+            reason: format!("cannot register {} webhooks: {error}", kind.as_str().to_lowercase()),
+            at_least: error.retry_after(),
+        })?;
+        let count = webhooks.as_array().map_or(0, Vec::len);
+        let name = &self.plan.announcement.configuration_name;
+        match done {
+            Ensured::AsItWas => {}
+            Ensured::Created => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration created");
+            }
+            Ensured::Restored => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration brought up to date");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serving {
+    /// Logs a complaint, but not the same one again: at every attempt it would only bury what else is in the log.
+    fn complain(&mut self, reason: &str, consequence: &str) {
+        if self.complaint != reason {
+            warn!("{reason}; {consequence}");
+            reason.clone_into(&mut self.complaint);
+        }
+    }
+
+    /// True while a certificate is served that callers accept.
+    fn is_valid(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(|current| current.load().not_after > Timestamp::now())
+    }
+}
+
+enum Failure {
+    /// No retry can help.
+    Fatal(String),
+    Passing {
+        part: &'static str,
+        reason: String,
+        at_least: Option<Duration>,
+    },
+}
+
+impl Failure {
+    fn passing(part: &'static str, reason: String) -> Failure {
+        Failure::Passing {
+            part,
+            reason,
+            at_least: None,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `scripts/bench admission`: what the operator adds to the bare cost of running a hook.
+//!
+//! Floor and operator are measured in one run, in turns, with the same hook and the same number of callers, so that the ratio means
+//! something on any machine. Floor: write the input file, start the hook, wait, read the answer; no server. Callers speak TLS with
+//! keep-alive to the operator's own port; the API server is there (a real one) but takes no part.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// The least a hook can do.
+pub(crate) const HOOK: &str = r#"#!/bin/sh
+if [ "$1" = --config ]; then
+cat <<'CONFIG'
+configVersion: v1
+kubernetesValidating:
+- name: NAME.bench.example.com
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}
+  namespace: {labelSelector: {matchLabels: {bench: "never"}}}
+CONFIG
+exit 0
+fi
+echo '{"allowed":true}' > "$VALIDATING_RESPONSE_PATH"
+"#;
+
+/// How long the calls of one measurement took.
+pub(crate) struct Figures {
+    latencies: Vec<Duration>,
+    elapsed: Duration,
+}
+
+impl Figures {
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
+        let last = self.latencies.len().saturating_sub(1);
+        let position = (last as f64 * share).round() as usize;
+        self.latencies[position]
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn merge(mut self, other: Figures) -> Figures {
+        self.latencies.extend(other.latencies);
+        self.latencies.sort();
+        self.elapsed += other.elapsed;
+        self
+    }
+}
+
+/// Runs `work` `total` times on `callers` threads; each thread makes its own caller first.
+fn measure<C>(callers: usize, total: usize, make: impl Fn(usize) -> C + Sync, work: impl Fn(&mut C, usize) + Sync) -> Figures {
+    let next = AtomicUsize::new(0);
+    let start = Instant::now();
+    let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..callers)
+            .map(|caller| {
+                let (next, make, work) = (&next, &make, &work);
+                scope.spawn(move || {
+                    let mut own = make(caller);
+                    let mut seen = Vec::new();
+                    loop {
+                        let call = next.fetch_add(1, Ordering::Relaxed);
+                        if call >= total {
+                            return seen;
+                        }
+                        let begin = Instant::now();
+                        work(&mut own, call);
+                        seen.push(begin.elapsed());
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let elapsed = start.elapsed();
+    latencies.sort();
+    Figures { latencies, elapsed }
+}
+
+/// The bare cost: no server, no operator.
+pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) -> Figures {
+    let context = format!("[{{\"binding\":\"b\",\"type\":\"Validating\",\"review\":{}}}]", review(0));
+    measure(
+        callers,
+        total,
+        |caller| {
+            let own = folder.join(format!("floor-{caller}"));
+            fs::create_dir_all(&own).unwrap();
+            own
+        },
+        |own: &mut PathBuf, call| {
+            let (input, output) = (own.join(format!("{call}.json")), own.join(format!("{call}.out")));
+            fs::write(&input, &context).unwrap();
+            let status = Command::new(hook)
+                .env("BINDING_CONTEXT_PATH", &input)
+                .env("VALIDATING_RESPONSE_PATH", &output)
+                .status()
+                .unwrap();
+            assert!(status.success());
+            assert!(fs::read_to_string(&output).unwrap().contains("true"));
+            fs::remove_file(input).unwrap();
+            fs::remove_file(output).unwrap();
+        },
+    )
+}
+
+/// Calls of the operator's webhook port.
+pub(crate) fn served(target: &Target, callers: usize, total: usize) -> Figures {
+    measure(callers, total, |_| target.connect(), |stream, call| target.call(stream, call))
+}
+
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// Where to call and whom to trust.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: String,
+    tls: Arc<ClientConfig>,
+}
+
+impl Target {
+    pub(crate) fn new(address: SocketAddr, path: &str, ca_pem: &str) -> Target {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Target {
+            address,
+            path: path.to_owned(),
+            tls: Arc::new(tls),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> TlsStream {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let name = ServerName::from(self.address.ip());
+        let session = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
+        StreamOwned::new(session, socket)
+    }
+
+    /// One review over a kept connection; the answer must allow and carry the uid of the question.
+    pub(crate) fn call(&self, stream: &mut TlsStream, call: usize) {
+        let body = review(call);
+        let head = format!(
+            "POST {}?timeout=10s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.path,
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let answer = read_answer(stream);
+        assert!(answer.contains(&format!("\"uid\":\"u-{call}\"")), "{answer}");
+        assert!(answer.contains("\"allowed\":true"), "{answer}");
+    }
+}
+
+fn read_answer(stream: &mut TlsStream) -> String {
+    let mut received = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&received).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length: usize = head
+                .lines()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().parse().unwrap()))
+                .unwrap_or(0);
+            if body.len() >= length {
+                return body.to_owned();
+            }
+        }
+        let count = stream.read(&mut chunk).unwrap();
+        assert!(count > 0, "the connection was closed in an answer: {text}");
+        received.extend_from_slice(&chunk[..count]);
+    }
+}
+
+/// A review of about one kilobyte, as a small ConfigMap makes it.
+fn review(call: usize) -> String {
+    let value = "x".repeat(512);
+    format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"u-{call}","kind":{{"group":"","version":"v1","kind":"ConfigMap"}},"resource":{{"group":"","version":"v1","resource":"configmaps"}},"name":"c","namespace":"default","operation":"CREATE","userInfo":{{"username":"admin","groups":["system:masters"]}},"object":{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c","namespace":"default"}},"data":{{"k":"{value}"}}}},"oldObject":null,"dryRun":false,"options":null}}}}"#
+    )
+}
+
+/// Floor and operator in turns, so that a busy moment of the machine hits both.
+pub(crate) fn in_turns(turns: usize, mut floor: impl FnMut() -> Figures, mut served: impl FnMut() -> Figures) -> (Figures, Figures) {
+    let (mut floors, mut ours) = (floor(), served());
+    for _ in 1..turns {
+        floors = floors.merge(floor());
+        ours = ours.merge(served());
+    }
+    (floors, ours)
+}
