@@ -361,11 +361,11 @@ mod tests {
         })
     }
 
-    fn group(name: &str, versions: Value) -> Value {
+    fn group(name: &str, versions: &Value) -> Value {
         json!({"metadata": {"name": name}, "versions": versions})
     }
 
-    fn aggregated(items: Value) -> String {
+    fn aggregated(items: &Value) -> String {
         json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items})
             .to_string()
     }
@@ -374,18 +374,18 @@ mod tests {
     fn aggregated_discovery_takes_two_calls_and_marks_what_is_stale() {
         let server = Server::start(|seen, stream| {
             let body = match path(&seen.line) {
-                "/api" => aggregated(json!([group(
+                "/api" => aggregated(&json!([group(
                     "",
-                    json!([{"version": "v1", "resources": [entry("pods", "Pod", &["list"]), entry("nodes", "Node", &["get"]), entry("bindings", "Binding", &[])]}])
+                    &json!([{"version": "v1", "resources": [entry("pods", "Pod", &["list"]), entry("nodes", "Node", &["get"]), entry("bindings", "Binding", &[])]}])
                 )])),
-                _ => aggregated(json!([
+                _ => aggregated(&json!([
                     group(
                         "apps",
-                        json!([{"version": "v1", "resources": [entry("deployments", "Deployment", &["list", "watch"])], "freshness": "Current"}])
+                        &json!([{"version": "v1", "resources": [entry("deployments", "Deployment", &["list", "watch"])], "freshness": "Current"}])
                     ),
                     group(
                         "metrics.k8s.io",
-                        json!([{"version": "v1beta1", "freshness": "Stale"}])
+                        &json!([{"version": "v1beta1", "freshness": "Stale"}])
                     ),
                 ])),
             };
@@ -464,11 +464,11 @@ mod tests {
         let now = std::sync::Arc::clone(&created);
         let server = Server::start(move |seen, stream| {
             let body = match path(&seen.line) {
-                "/apis" if now.load(Ordering::SeqCst) => aggregated(json!([group(
+                "/apis" if now.load(Ordering::SeqCst) => aggregated(&json!([group(
                     "stable.example.com",
-                    json!([{"version": "v1", "resources": [entry("crontabs", "CronTab", &["list"])]}])
+                    &json!([{"version": "v1", "resources": [entry("crontabs", "CronTab", &["list"])]}])
                 )])),
-                _ => aggregated(json!([])),
+                _ => aggregated(&json!([])),
             };
             stream.write_all(&answer(200, "", &body)).is_ok()
         });

@@ -407,7 +407,7 @@ contexts:
                 "names the user \"ghost\", which does not exist; there is: u",
             ),
         ] {
-            let error = load(&[file.clone()], Some(context), &[])
+            let error = load(std::slice::from_ref(&file), Some(context), &[])
                 .unwrap_err()
                 .to_string();
             assert!(
