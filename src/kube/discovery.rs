@@ -337,3 +337,167 @@ struct OldEntry {
     short_names: Option<Vec<String>>,
     verbs: Option<Vec<String>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::scripted::{Server, answer};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn path(line: &str) -> &str {
+        line.split(' ').nth(1).unwrap()
+    }
+
+    fn entry(plural: &str, kind: &str, verbs: &[&str]) -> Value {
+        json!({
+            "resource": plural,
+            "responseKind": {"group": "", "version": "", "kind": kind},
+            "scope": if kind == "Node" { "Cluster" } else { "Namespaced" },
+            "singularResource": kind.to_lowercase(),
+            "verbs": verbs,
+            "subresources": [{"subresource": "status", "verbs": ["get"]}],
+        })
+    }
+
+    fn group(name: &str, versions: &Value) -> Value {
+        json!({"metadata": {"name": name}, "versions": versions})
+    }
+
+    fn aggregated(items: &Value) -> String {
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items})
+            .to_string()
+    }
+
+    #[test]
+    fn aggregated_discovery_takes_two_calls_and_marks_what_is_stale() {
+        let server = Server::start(|seen, stream| {
+            let body = match path(&seen.line) {
+                "/api" => aggregated(&json!([group(
+                    "",
+                    &json!([{"version": "v1", "resources": [entry("pods", "Pod", &["list"]), entry("nodes", "Node", &["get"]), entry("bindings", "Binding", &[])]}])
+                )])),
+                _ => aggregated(&json!([
+                    group(
+                        "apps",
+                        &json!([{"version": "v1", "resources": [entry("deployments", "Deployment", &["list", "watch"])], "freshness": "Current"}])
+                    ),
+                    group(
+                        "metrics.k8s.io",
+                        &json!([{"version": "v1beta1", "freshness": "Stale"}])
+                    ),
+                ])),
+            };
+            stream.write_all(&answer(200, "", &body)).is_ok()
+        });
+        let discovery = Discovery::new(server.client(), LONG);
+        let deployment = discovery.resolve("deployment", None).unwrap();
+        assert_eq!(deployment.gvk(), "apps/v1.Deployment");
+        assert_eq!(deployment.subresources, ["status"]);
+        assert!(deployment.namespaced && deployment.has_verb("watch"));
+        assert!(!discovery.resolve("nodes", Some("v1")).unwrap().namespaced);
+        let error = discovery
+            .resolve("PodMetrics", None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("metrics.k8s.io/v1beta1"), "{error}");
+        discovery.resolve("Binding", None).unwrap_err();
+        assert_eq!(server.seen().len(), 2);
+        let accept = server.seen()[0].header("accept").unwrap().to_owned();
+        assert!(
+            accept.starts_with(
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+            )
+        );
+        assert_eq!(
+            describe(&discovery, "deployments").unwrap(),
+            "kind:         Deployment\napiVersion:   apps/v1\nplural:       deployments\nsingular:     deployment\n\
+             short names:  -\nscope:        namespaced\nverbs:        list, watch\nsubresources: status\n"
+        );
+    }
+
+    #[test]
+    fn an_old_server_is_asked_group_by_group_and_a_broken_one_hides_nothing() {
+        let server = Server::start(|seen, stream| {
+            let resource = |name: &str, kind: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["list"]});
+            let (code, body) = match path(&seen.line) {
+                "/api" => (200, json!({"kind": "APIVersions", "versions": ["v1"]})),
+                "/apis" => (
+                    200,
+                    json!({"kind": "APIGroupList", "groups": [
+                        {"name": "broken.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}},
+                        {"name": "batch", "versions": [{"version": "v1beta1"}, {"version": "v1"}], "preferredVersion": {"version": "v1"}},
+                    ]}),
+                ),
+                "/api/v1" => (
+                    200,
+                    json!({"kind": "APIResourceList", "resources": [resource("pods", "Pod"), resource("pods/log", "Pod"), resource("pods/status", "Pod")]}),
+                ),
+                "/apis/batch/v1" | "/apis/batch/v1beta1" => (
+                    200,
+                    json!({"kind": "APIResourceList", "resources": [resource("cronjobs", "CronJob")]}),
+                ),
+                _ => (503, json!({"kind": "Status", "message": "down"})),
+            };
+            stream
+                .write_all(&answer(code, "", &body.to_string()))
+                .is_ok()
+        });
+        let discovery = Discovery::new(server.client(), LONG);
+        assert_eq!(
+            discovery.resolve("CronJob", None).unwrap().gvk(),
+            "batch/v1.CronJob"
+        );
+        assert_eq!(
+            discovery.resolve("pods", None).unwrap().subresources,
+            ["log", "status"]
+        );
+        let error = discovery.resolve("Thing", None).unwrap_err().to_string();
+        assert!(error.contains("broken.io/v1"), "{error}");
+        assert_eq!(discovery.map().unwrap().unavailable(), ["broken.io/v1"]);
+    }
+
+    #[test]
+    fn a_miss_asks_again_but_not_faster_than_the_pace() {
+        let created = std::sync::Arc::new(AtomicBool::new(false));
+        let now = std::sync::Arc::clone(&created);
+        let server = Server::start(move |seen, stream| {
+            let body = match path(&seen.line) {
+                "/apis" if now.load(Ordering::SeqCst) => aggregated(&json!([group(
+                    "stable.example.com",
+                    &json!([{"version": "v1", "resources": [entry("crontabs", "CronTab", &["list"])]}])
+                )])),
+                _ => aggregated(&json!([])),
+            };
+            stream.write_all(&answer(200, "", &body)).is_ok()
+        });
+        let slow = Discovery::new(server.client(), LONG);
+        let fast = Discovery::new(server.client(), Duration::ZERO);
+        let error = slow.resolve("CronTab", None).unwrap_err();
+        assert!(error.retryable());
+        fast.resolve("CronTab", None).unwrap_err();
+        created.store(true, Ordering::SeqCst);
+        slow.resolve("CronTab", None).unwrap_err();
+        let found = fast.resolve("CronTab", None).unwrap();
+        assert_eq!(
+            found.path(Some("a"), None),
+            "/apis/stable.example.com/v1/namespaces/a/crontabs"
+        );
+    }
+
+    #[test]
+    fn something_that_is_no_api_server_is_not_taken_for_an_empty_one() {
+        for body in ["{}", "{\"kind\":\"Pod\"}", "[1]", "<html>"] {
+            let server = Server::saying(answer(200, "", body));
+            let error = Discovery::new(server.client(), LONG)
+                .resolve("Pod", None)
+                .unwrap_err();
+            assert!(matches!(error, Error::NotJson { .. }), "{body}: {error}");
+        }
+    }
+}

@@ -331,3 +331,238 @@ pub(super) fn beside(file: &Path, path: &str) -> PathBuf {
 pub(super) fn filled(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::config::Token;
+    use crate::kube::scripted::Folder;
+
+    const CONTEXTS: &str = "
+current-context: a
+contexts:
+- {name: a, context: {cluster: k, user: u, namespace: shop}}
+- {name: b, context: {cluster: other, user: u}}
+- {name: c, context: {cluster: k, user: ghost}}
+";
+
+    fn one(folder: &Folder, cluster: &str, user: &str) -> Result<ClusterConfig, Error> {
+        let file = folder.write(
+            "config",
+            &format!(
+                "{CONTEXTS}\nclusters:\n- name: k\n  cluster: {cluster}\nusers:\n- name: u\n  user: {user}\n"
+            ),
+        );
+        load(&[file], None, &[])
+    }
+
+    fn refused(cluster: &str, user: &str) -> String {
+        one(&Folder::new(), cluster, user).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn of_two_files_the_first_wins_by_name_and_paths_are_relative_to_their_file() {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        let first = folder.write(
+            "first",
+            "clusters: [{name: k, cluster: {server: 'https://first', certificate-authority: ca.crt}}]\nusers: null\n",
+        );
+        let second = folder.write(
+            "sub/second",
+            &format!(
+                "{CONTEXTS}\nclusters: [{{name: k, cluster: {{server: 'https://second'}}}}]\nusers: [{{name: u, user: {{tokenFile: tok, token: x}}}}]\n"
+            ),
+        );
+        let third = folder.write("third", "current-context: nowhere\n");
+        let empty = folder.write("empty", "");
+        let config = load(&[empty, first, second, third], None, &[]).unwrap();
+        assert_eq!(config.server, "https://first");
+        assert_eq!(config.namespace.as_deref(), Some("shop"));
+        assert!(config.origin.contains("\"a\"") && config.origin.contains("second"));
+        assert!(
+            matches!(&config.trust, Trust::Authority(Source::File(path)) if *path == folder.path().join("ca.crt"))
+        );
+        assert!(
+            matches!(&config.login.token, Some(Token::File(path)) if *path == folder.path().join("sub/tok"))
+        );
+    }
+
+    #[test]
+    fn missing_names_are_answered_with_the_names_that_exist() {
+        let folder = Folder::new();
+        let file = folder.write(
+            "config",
+            &format!("{CONTEXTS}\nclusters: [{{name: k, cluster: {{server: a}}}}]\nusers: [{{name: u, user: {{}}}}]\n"),
+        );
+        for (context, expected) in [
+            ("z", "there is no context \"z\""),
+            ("z", "there is: a, b, c"),
+            (
+                "b",
+                "names the cluster \"other\", which does not exist; there is: k",
+            ),
+            (
+                "c",
+                "names the user \"ghost\", which does not exist; there is: u",
+            ),
+        ] {
+            let error = load(std::slice::from_ref(&file), Some(context), &[])
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(expected) && error.contains("config"),
+                "{error}"
+            );
+        }
+        let none = folder.write("none", "contexts: [{name: x, context: {}}]\n");
+        let error = load(&[none], None, &[]).unwrap_err().to_string();
+        assert!(error.contains("--kube-context, one of: x"), "{error}");
+        let broken = folder.write("broken", "clusters:\n- name: [\n");
+        let error = load(&[broken], None, &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("broken is not a kubeconfig: line"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_cluster_says_whom_it_trusts_and_how_it_is_reached() {
+        let folder = Folder::new();
+        let config = one(
+            &folder,
+            "{server: 'host:6443', certificate-authority-data: aGVsbG8=, tls-server-name: kubernetes, proxy-url: 'http://proxy:3128'}",
+            "{}",
+        )
+        .unwrap();
+        assert_eq!(config.server, "https://host:6443");
+        assert_eq!(config.tls_server_name.as_deref(), Some("kubernetes"));
+        assert_eq!(config.proxy.as_deref(), Some("http://proxy:3128"));
+        let Trust::Authority(source) = &config.trust else {
+            panic!("no authority");
+        };
+        assert_eq!(source.read().unwrap(), b"hello");
+        assert!(
+            source
+                .name()
+                .contains("certificate-authority-data of cluster \"k\"")
+        );
+        let config = one(
+            &folder,
+            "{server: host, insecure-skip-tls-verify: true}",
+            "{}",
+        )
+        .unwrap();
+        assert!(matches!(config.trust, Trust::DangerAnyone));
+        assert_eq!(config.server, "https://host");
+        let config = one(&folder, "{server: 'localhost:8080'}", "{}").unwrap();
+        assert_eq!(config.server, "http://localhost:8080");
+
+        for (cluster, expected) in [
+            ("{}", "cluster \"k\""),
+            (
+                "{server: a, insecure-skip-tls-verify: true, certificate-authority: x}",
+                "exclude each other",
+            ),
+            (
+                "{server: a, certificate-authority-data: '%%'}",
+                "is not a PEM file in base64",
+            ),
+            (
+                "{server: a, proxy-url: 'socks5://p:1'}",
+                "SOCKS proxies are not supported",
+            ),
+            ("{server: 'ftp://a'}", "neither https nor http"),
+        ] {
+            let error = refused(cluster, "{}");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_user_logs_in_by_what_it_has() {
+        let folder = Folder::new();
+        let login = |user: &str| one(&folder, "{server: a}", user).unwrap().login;
+        assert!(
+            matches!(login("{token: abc}").token, Some(Token::Fixed(Secret(token))) if token == "abc")
+        );
+        let (name, password) = login("{username: jane, password: pw}").basic.unwrap();
+        assert_eq!((name.as_str(), password.0.as_str()), ("jane", "pw"));
+        let (certificate, key) = login("{client-certificate: c.pem, client-key-data: a2V5}")
+            .certificate
+            .unwrap();
+        assert_eq!(
+            certificate.name(),
+            folder.path().join("c.pem").display().to_string()
+        );
+        assert_eq!(key.read().unwrap(), b"key");
+        assert_eq!(
+            login("{as: bob, as-uid: '7', as-groups: [x, y], as-user-extra: {a/B: [v]}}")
+                .impersonation,
+            [
+                ("Impersonate-User", "bob"),
+                ("Impersonate-Uid", "7"),
+                ("Impersonate-Group", "x"),
+                ("Impersonate-Group", "y"),
+                ("Impersonate-Extra-a%2Fb", "v"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+        for (user, expected) in [
+            ("{token: a, username: b}", "exclude each other"),
+            ("{client-certificate: c}", "no client-key"),
+            ("{client-key: c}", "no client-certificate"),
+            ("{as-groups: [x]}", "need as"),
+            (
+                "{auth-provider: {name: gcp}}",
+                "the auth-provider \"gcp\" is no longer supported",
+            ),
+            (
+                "{exec: {command: p, apiVersion: client.authentication.k8s.io/v1alpha1}}",
+                "v1alpha1",
+            ),
+            (
+                "{exec: {command: p, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}}",
+                "needs a terminal",
+            ),
+        ] {
+            let error = refused("{server: a}", user);
+            assert!(
+                error.contains(expected) && error.contains("user \"u\""),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_plugin_is_found_beside_the_file_and_told_of_the_cluster_when_it_asks() {
+        let folder = Folder::new();
+        let config = one(
+            &folder,
+            "{server: 'https://a', certificate-authority-data: aGVsbG8=, extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: x}}]}",
+            "{exec: {command: ./bin/p, args: [q], env: [{name: N, value: V}], apiVersion: client.authentication.k8s.io/v1, interactiveMode: IfAvailable, provideClusterInfo: true}}",
+        )
+        .unwrap();
+        let exec = config.login.exec.unwrap();
+        assert_eq!(
+            exec.command,
+            folder.path().join("./bin/p").display().to_string()
+        );
+        assert_eq!(exec.args, ["q"]);
+        assert_eq!(exec.env[0], ("N".to_owned(), "V".to_owned()));
+        let question: Value = serde_json::from_str(&exec.env[1].1).unwrap();
+        assert_eq!(
+            question["spec"],
+            serde_json::json!({
+                "interactive": false,
+                "cluster": {"server": "https://a", "certificate-authority-data": "aGVsbG8=", "config": {"audience": "x"}},
+            })
+        );
+        let bare = one(
+            &folder,
+            "{server: a}",
+            "{exec: {command: p, apiVersion: client.authentication.k8s.io/v1beta1}}",
+        );
+        assert_eq!(bare.unwrap().login.exec.unwrap().command, "p");
+    }
+}

@@ -21,6 +21,8 @@ mod discovery;
 mod error;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod handshakes;
 mod kubeconfig;
 mod login;
 mod renewed;

@@ -192,6 +192,8 @@ pub(super) fn fault(error: &rustls::Error, asked: &str, authority: &str) -> Faul
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateRequired
             | AlertDescription::UnknownCA
+            // An authority of the same name but another key.
+            | AlertDescription::DecryptError
             | AlertDescription::AccessDenied),
         ) => Fault::ClientCertificateRefused {
             alert: format!("{alert:?}"),
