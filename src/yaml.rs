@@ -1,0 +1,209 @@
+//! The only door to the YAML library.
+//!
+//! Text in, values out, on whichever thread asks. The dialect is that of Kubernetes tools: YAML 1.1 booleans (`yes`, `on`),
+//! old octals (`0644` is 420) and merge keys. A repeated key is refused, because one of the two values would be lost in
+//! silence. Every document is read under a budget, so that a small text cannot become a large tree. It holds no state,
+//! reads no file and never evaluates tags.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_saphyr::{DuplicateKeyPolicy, Options};
+
+/// LIMIT: deepest nesting of lists and maps. Every property of a CRD schema costs two levels, and the schemas that embed a
+/// whole Pod reach about 40. A level costs up to 19 KiB of stack in a build without optimisation, so that 80 levels stay
+/// below the 2 MiB that our threads have.
+const MAX_DEPTH: usize = 80;
+
+/// LIMIT: nodes in one text. A manifest spends about 20 bytes a node, so this is a text of about 40 MB, more than any file
+/// that a person keeps in a repository.
+const MAX_NODES: usize = 2_000_000;
+
+/// LIMIT: documents in one text; a dump of a middling cluster is about 10 000 objects.
+const MAX_DOCUMENTS: usize = 50_000;
+
+/// LIMIT: nodes that aliases may add. People share a few blocks by anchor; ten levels of ten aliases would be 10^10.
+const MAX_ALIASED_NODES: usize = 100_000;
+
+/// Why a text is not what was asked for. Line and column count from 1; both are 0 when the library knows no place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Error {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return out.write_str(&self.message);
+        }
+        write!(
+            out,
+            "line {}, column {}: {}",
+            self.line, self.column, self.message
+        )
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reads a text that holds exactly one document.
+pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| readable(&error))
+}
+
+/// Reads every document of a text, in order. Empty documents are left out, as Kubernetes tools do.
+pub(crate) fn documents(text: &str) -> Result<Vec<serde_json::Value>, Error> {
+    serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| readable(&error))
+}
+
+/// Writes one document. Strings that a YAML 1.1 reader would take for something else are quoted.
+pub(crate) fn to_string(value: &serde_json::Value) -> Result<String, Error> {
+    serde_saphyr::to_string(value).map_err(|error| Error {
+        line: 0,
+        column: 0,
+        message: one_line(&error.to_string()),
+    })
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            // A node is at most a start and an end, a document likewise.
+            max_events: 2 * (MAX_NODES + MAX_DOCUMENTS),
+            max_documents: MAX_DOCUMENTS,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_ALIASED_NODES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+        emit_comments: false,
+    }
+}
+
+/// The library ends its message with the place, which we keep apart so that the caller can put the file name before it.
+fn readable(error: &serde_saphyr::Error) -> Error {
+    let error = error.without_snippet();
+    let text = one_line(&error.to_string());
+    match error.location() {
+        Some(place) => {
+            let (line, column) = (place.line(), place.column());
+            let suffix = format!(" at line {line}, column {column}");
+            Error {
+                line,
+                column,
+                message: text.strip_suffix(&suffix).unwrap_or(&text).to_owned(),
+            }
+        }
+        None => Error {
+            line: 0,
+            column: 0,
+            message: text,
+        },
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn check(text: &str, expected: &Value) {
+        let read: Value = from_str(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        assert_eq!(&read, expected, "{text:?}");
+    }
+
+    #[test]
+    fn scalars_are_read_as_kubernetes_tools_read_them() {
+        check("a: yes", &json!({"a": true}));
+        check("a: off", &json!({"a": false}));
+        check("a: 0644", &json!({"a": 420}));
+        check("a: 0o644", &json!({"a": 420}));
+        check("a: \"0644\"", &json!({"a": "0644"}));
+        check("a: 12345678901", &json!({"a": 12_345_678_901_u64}));
+        check("a: ~", &json!({"a": null}));
+        check("a: 1.5", &json!({"a": 1.5}));
+        check("a: v1", &json!({"a": "v1"}));
+        check(
+            "a: 2020-01-01T00:00:00Z",
+            &json!({"a": "2020-01-01T00:00:00Z"}),
+        );
+        check(
+            "base: &b {x: 1}\nc: {<<: *b, y: 2}",
+            &json!({"base": {"x": 1}, "c": {"x": 1, "y": 2}}),
+        );
+    }
+
+    #[test]
+    fn json_is_yaml() {
+        check(
+            "{\n\t\"configVersion\": \"v1\",\n\t\"schedule\": [{\"crontab\":\"* * * * *\"}]\n}\n",
+            &json!({"configVersion": "v1", "schedule": [{"crontab": "* * * * *"}]}),
+        );
+    }
+
+    #[test]
+    fn a_repeated_key_is_refused_with_its_place() {
+        let error = from_str::<Value>("a: 1\nb: 2\na: 3\n").unwrap_err();
+        assert_eq!((error.line, error.column), (3, 1), "{error}");
+        assert!(error.message.contains("duplicate"), "{error}");
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_place_once() {
+        #[derive(Debug, Deserialize)]
+        struct Typed {
+            #[expect(dead_code, reason = "only its type matters")]
+            count: u32,
+        }
+        for text in ["a: [1, 2\nb: 3\n", "a: b: c", "\tx: 1", "count: many"] {
+            let error = from_str::<Typed>(text).unwrap_err();
+            let shown = error.to_string();
+            assert!(!shown.contains('\n'), "{shown}");
+            assert_eq!(shown.matches("line ").count(), 1, "{shown}");
+        }
+    }
+
+    #[test]
+    fn documents_come_in_order_without_the_empty_ones() {
+        assert_eq!(
+            documents("---\n# only a comment\n---\na: 1\n---\n---\nb: 2\n").unwrap(),
+            [json!({"a": 1}), json!({"b": 2})]
+        );
+        assert!(documents("").unwrap().is_empty());
+        assert_eq!(documents("a: 1\n---\na: [\n").unwrap_err().line, 3);
+    }
+
+    #[test]
+    fn a_small_text_cannot_become_a_large_tree() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..10 {
+            let previous = level - 1;
+            let aliases = vec![format!("*a{previous}"); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        from_str::<Value>(&bomb).unwrap_err();
+        from_str::<Value>(&"[".repeat(100_000)).unwrap_err();
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        from_str::<Value>(&deep(MAX_DEPTH + 1)).unwrap_err();
+        from_str::<Value>(&deep(MAX_DEPTH - 1)).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let value = json!({"a": "yes", "b": ["on", "0644", "1_000", "12:30", ""], "c": {"d": null, "e": {}}, "f": "x\ny\n"});
+        let text = to_string(&value).unwrap();
+        assert_eq!(from_str::<Value>(&text).unwrap(), value, "{text}");
+    }
+}
