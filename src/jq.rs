@@ -361,7 +361,7 @@ mod tests {
             ("input", "input"),
             ("[inputs]", "inputs"),
             ("import \"a\" as a; .", "modules are not available"),
-            ("\"unclosed", "\""),
+            ("\"unclosed", "closing quote"),
         ] {
             let error = Filter::compile(program).expect_err(program).to_string();
             assert!(error.contains(word), "{program}: {error}");
