@@ -188,20 +188,18 @@ fn version(root: &Node) -> Result<&str, ConfigError> {
 
 /// Adds the hint that only the whole document shows: v1 keys without a version, or no output at all.
 fn explain(root: &Node, mut violations: Vec<Violation>) -> Vec<Violation> {
-    let Tree::Object(entries) = &root.tree else {
-        return violations;
-    };
-    let hint = if entries.is_empty() {
-        "the hook printed no configuration"
-    } else if root.entry("configVersion").is_none() {
-        "without `configVersion: v1` the old v0 format is expected"
-    } else {
-        return violations;
-    };
-    if let Some(first) = violations.first_mut()
-        && first.hint.is_none()
-    {
-        first.hint = Some(hint.to_owned());
+    let empty = matches!(&root.tree, Tree::Object(entries) if entries.is_empty());
+    let versioned = root.entry("configVersion").is_some();
+    for violation in &mut violations {
+        if violation.hint.is_some() {
+            continue;
+        }
+        if empty {
+            violation.hint = Some("the hook printed no configuration".to_owned());
+        } else if !versioned && violation.text.ends_with("is a forbidden property") {
+            let hint = "without `configVersion: v1` the old v0 format is expected";
+            violation.hint = Some(hint.to_owned());
+        }
     }
     violations
 }
