@@ -1,0 +1,246 @@
+//! What a hook printed for `--config`, as a tree that remembers the line of every key and value.
+//!
+//! Runs on the main thread at start. It keeps the order of the document, so that errors come in that order. It knows no
+//! schema; `schema.rs` checks it, and `config.rs` turns it into typed values afterwards.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+
+/// A value and the line it stands on. Lines count from 1; 0 means that the place is not known.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) line: u64,
+    pub(super) tree: Tree,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Tree {
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<Entry>),
+}
+
+/// One key of an object with its own line, which differs from the value's when that begins below.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) line: u64,
+    pub(super) node: Node,
+}
+
+/// A step of a path into the tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl Node {
+    /// The word that schema errors use for what was found.
+    pub(super) fn type_name(&self) -> &'static str {
+        match &self.tree {
+            Tree::Null => "null",
+            Tree::Bool(_) => "boolean",
+            Tree::Number(_) => "number",
+            Tree::String(_) => "string",
+            Tree::Array(_) => "array",
+            Tree::Object(_) => "object",
+        }
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+        match &self.tree {
+            Tree::Object(entries) => entries.iter().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// The line of the last part of the path that exists: of the key itself, or of the nearest thing around it.
+    pub(super) fn line_at(&self, path: &[Step<'_>]) -> u64 {
+        let mut node = self;
+        let mut line = self.line;
+        for step in path {
+            let next = match (step, &node.tree) {
+                (Step::Key(key), _) => node.entry(key).map(|entry| (entry.line, &entry.node)),
+                (Step::Index(index), Tree::Array(items)) => {
+                    items.get(*index).map(|item| (item.line, item))
+                }
+                (Step::Index(_), _) => None,
+            };
+            let Some((next_line, next_node)) = next else {
+                break;
+            };
+            (line, node) = (next_line, next_node);
+        }
+        line
+    }
+
+    /// The same as a JSON value. Whole numbers written as floats become integers, as the original's decoder takes them.
+    pub(super) fn to_value(&self) -> Value {
+        match &self.tree {
+            Tree::Null => Value::Null,
+            Tree::Bool(bool) => Value::Bool(*bool),
+            Tree::Number(number) => {
+                integer(number).map_or_else(|| Value::Number(number.clone()), Value::from)
+            }
+            Tree::String(text) => Value::String(text.clone()),
+            Tree::Array(items) => Value::Array(items.iter().map(Node::to_value).collect()),
+            Tree::Object(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), entry.node.to_value()))
+                    .collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+/// The integer that a number stands for, if it is a whole one: `10` and `10.0` alike.
+pub(super) fn integer(number: &Number) -> Option<i64> {
+    if let Some(int) = number.as_i64() {
+        return Some(int);
+    }
+    let float = number.as_f64()?;
+    if float.fract() == 0.0 {
+        format!("{float:.0}").parse().ok()
+    } else {
+        None
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Tree>::deserialize(deserializer)?;
+        Ok(Node {
+            line: spanned.referenced.line(),
+            tree: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        Tree::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+        Ok(Number::from_f64(value).map_or(Tree::Null, Tree::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = items.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Tree::Array(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            entries.push(Entry {
+                line: key.referenced.line(),
+                key: key.value,
+                node: map.next_value()?,
+            });
+        }
+        Ok(Tree::Object(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_key_and_value_knows_its_line() {
+        let node: Node = crate::yaml::from_str(
+            "configVersion: v1\nkubernetes:\n- kind: Pod\n  nameSelector:\n    matchNames:\n    - a\n    - b\nonStartup: 10.0\n",
+        )
+        .unwrap();
+        let line = |path: &[Step<'_>]| node.line_at(path);
+        assert_eq!(line(&[Step::Key("configVersion")]), 1);
+        assert_eq!(line(&[Step::Key("kubernetes")]), 2);
+        assert_eq!(line(&[Step::Key("kubernetes"), Step::Index(0)]), 3);
+        let selector = [
+            Step::Key("kubernetes"),
+            Step::Index(0),
+            Step::Key("nameSelector"),
+        ];
+        assert_eq!(line(&selector), 4);
+        assert_eq!(
+            line(&[
+                selector[0],
+                selector[1],
+                selector[2],
+                Step::Key("matchNames"),
+                Step::Index(1)
+            ]),
+            7
+        );
+        // What does not exist is reported where it would have to be.
+        assert_eq!(
+            line(&[Step::Key("kubernetes"), Step::Index(0), Step::Key("queue")]),
+            3
+        );
+        assert_eq!(
+            node.to_value(),
+            json!({"configVersion": "v1", "kubernetes": [{"kind": "Pod", "nameSelector": {"matchNames": ["a", "b"]}}], "onStartup": 10})
+        );
+    }
+
+    #[test]
+    fn json_has_lines_too() {
+        let node: Node =
+            crate::yaml::from_str("{\n  \"configVersion\": \"v1\",\n  \"onStartup\": 1\n}")
+                .unwrap();
+        assert_eq!(node.line_at(&[Step::Key("onStartup")]), 3);
+        assert_eq!(node.type_name(), "object");
+    }
+}

@@ -1,0 +1,501 @@
+//! Configuration version 1: from wire values to bindings, with defaults and the checks across fields.
+//!
+//! Runs on the main thread at start, only on trees that fit the schema. The serde types here are exactly what may be written;
+//! they end in this file. Admission bindings have their own rules, in `admission.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::admission;
+use super::binding::{
+    Change, Changes, Config, ConversionBinding, ConversionRule, KubernetesBinding, MAIN_QUEUE,
+    Namespaces, RateLimit, ScheduleBinding, Version,
+};
+use super::config::Findings;
+use super::crontab::Crontab;
+use super::duration;
+use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
+use super::tree::{Node, Step};
+use crate::jq::Filter;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    settings: Option<WireSettings>,
+    on_startup: Option<i64>,
+    #[serde(default)]
+    schedule: Vec<WireSchedule>,
+    #[serde(default)]
+    kubernetes: Vec<WireKubernetes>,
+    #[serde(default)]
+    kubernetes_validating: Vec<admission::Wire>,
+    #[serde(default)]
+    kubernetes_mutating: Vec<admission::Wire>,
+    #[serde(default)]
+    kubernetes_custom_resource_conversion: Vec<WireConversion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSettings {
+    execution_min_interval: Option<String>,
+    execution_burst: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSchedule {
+    #[serde(default)]
+    name: String,
+    crontab: String,
+    #[serde(default)]
+    allow_failure: bool,
+    #[serde(default)]
+    include_snapshots_from: Vec<String>,
+    #[serde(default)]
+    queue: String,
+    #[serde(default)]
+    group: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireKubernetes {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    api_version: String,
+    kind: String,
+    execute_hook_on_event: Option<Vec<String>>,
+    watch_event: Option<Vec<String>>,
+    execute_hook_on_synchronization: Option<bool>,
+    wait_for_synchronization: Option<bool>,
+    keep_full_objects_in_memory: Option<bool>,
+    #[serde(default)]
+    jq_filter: String,
+    name_selector: Option<WireNames>,
+    label_selector: Option<WireLabels>,
+    field_selector: Option<WireFields>,
+    namespace: Option<WireNamespace>,
+    #[serde(default)]
+    allow_failure: bool,
+    #[serde(default)]
+    include_snapshots_from: Vec<String>,
+    #[serde(default)]
+    queue: String,
+    #[serde(default)]
+    group: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNames {
+    match_names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireLabels {
+    #[serde(default)]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    match_expressions: Vec<WireLabelExpression>,
+}
+
+#[derive(Deserialize)]
+struct WireLabelExpression {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    operator: String,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireFields {
+    match_expressions: Vec<WireFieldExpression>,
+}
+
+#[derive(Deserialize)]
+struct WireFieldExpression {
+    field: String,
+    operator: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireNamespace {
+    name_selector: Option<WireNames>,
+    label_selector: Option<WireLabels>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireConversion {
+    name: String,
+    crd_name: String,
+    conversions: Vec<WireConversionRule>,
+    #[serde(default)]
+    include_snapshots_from: Vec<String>,
+    #[serde(default)]
+    group: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireConversionRule {
+    from_version: String,
+    to_version: String,
+}
+
+/// Turns a tree that fits the v1 schema into a configuration.
+pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config> {
+    // The schema has been checked, so this can fail only where the schema and these types disagree.
+    let wire: Wire = serde_json::from_value(root.to_value())
+        .map_err(|error| findings.error(&[], format!("config unmarshal: {error}")))
+        .ok()?;
+    let mut config = Config::empty(Version::V1);
+    config.rate_limit = wire.settings.map(|wire| settings(wire, findings));
+    config.on_startup = wire.on_startup;
+    for (index, item) in wire.kubernetes.into_iter().enumerate() {
+        config.kubernetes.push(kubernetes(item, index, findings));
+    }
+    let names: Vec<String> = config
+        .kubernetes
+        .iter()
+        .map(|binding| binding.name.clone())
+        .collect();
+    for (index, binding) in config.kubernetes.iter().enumerate() {
+        for problem in snapshot_problems(&names, &binding.include_snapshots_from) {
+            findings.error(
+                &[
+                    Step::Key("kubernetes"),
+                    Step::Index(index),
+                    Step::Key("includeSnapshotsFrom"),
+                ],
+                format!("invalid kubernetes config [{index}]: includeSnapshots {problem}"),
+            );
+        }
+    }
+    for (index, item) in wire.schedule.into_iter().enumerate() {
+        check_snapshots(
+            "schedule",
+            index,
+            &names,
+            &item.include_snapshots_from,
+            findings,
+        );
+        config.schedules.extend(schedule(item, index, findings));
+    }
+    config.validating = admission::convert_all(
+        wire.kubernetes_validating,
+        super::binding::AdmissionKind::Validating,
+        &names,
+        findings,
+    );
+    config.mutating = admission::convert_all(
+        wire.kubernetes_mutating,
+        super::binding::AdmissionKind::Mutating,
+        &names,
+        findings,
+    );
+    for (index, item) in wire
+        .kubernetes_custom_resource_conversion
+        .into_iter()
+        .enumerate()
+    {
+        let section = "kubernetesCustomResourceConversion";
+        check_snapshots(
+            section,
+            index,
+            &names,
+            &item.include_snapshots_from,
+            findings,
+        );
+        config.conversions.push(conversion(item));
+    }
+    Some(config)
+}
+
+/// Unlike the original, one of the two keys is enough: the interval defaults to no limit, the burst to one.
+fn settings(wire: WireSettings, findings: &mut Findings<'_>) -> RateLimit {
+    let interval = match wire.execution_min_interval.as_deref().map(duration::parse) {
+        None => Duration::ZERO,
+        Some(Ok(interval)) => interval,
+        Some(Err(error)) => {
+            findings.error(
+                &[Step::Key("settings"), Step::Key("executionMinInterval")],
+                format!("executionMinInterval is invalid: {error}"),
+            );
+            Duration::ZERO
+        }
+    };
+    let burst = wire.execution_burst.unwrap_or(1).max(1);
+    let burst = u32::try_from(burst).unwrap_or_else(|_error| {
+        findings.error(
+            &[Step::Key("settings"), Step::Key("executionBurst")],
+            format!("executionBurst is invalid: {burst} is out of range"),
+        );
+        1
+    });
+    RateLimit { interval, burst }
+}
+
+fn schedule(
+    wire: WireSchedule,
+    index: usize,
+    findings: &mut Findings<'_>,
+) -> Option<ScheduleBinding> {
+    let crontab = Crontab::parse(&wire.crontab)
+        .map_err(|error| {
+            findings.error(
+                &[
+                    Step::Key("schedule"),
+                    Step::Index(index),
+                    Step::Key("crontab"),
+                ],
+                format!("invalid schedule config [{index}]: crontab is invalid: {error}"),
+            );
+        })
+        .ok()?;
+    Some(ScheduleBinding {
+        name: or_default(wire.name, "schedule"),
+        crontab,
+        allow_failure: wire.allow_failure,
+        include_snapshots_from: wire.include_snapshots_from,
+        queue: or_default(wire.queue, MAIN_QUEUE),
+        group: non_empty(wire.group),
+    })
+}
+
+fn kubernetes(
+    wire: WireKubernetes,
+    index: usize,
+    findings: &mut Findings<'_>,
+) -> KubernetesBinding {
+    check_kubernetes(&wire, index, findings);
+    let at = |key| [Step::Key("kubernetes"), Step::Index(index), Step::Key(key)];
+    let filter = compile(&wire.jq_filter).unwrap_or_else(|error| {
+        let text =
+            format!("invalid kubernetes config [{index}] jqFilter: compile jqFilter: {error}");
+        findings.error(&at("jqFilter"), text);
+        None
+    });
+    let labels = wire.label_selector.and_then(|wire| {
+        selector(wire)
+            .map_err(|error| {
+                let text = format!(
+                    "invalid kubernetes config [{index}]: labelSelector is invalid: {error}"
+                );
+                findings.error(&at("labelSelector"), text);
+            })
+            .ok()
+    });
+    let namespaces = wire
+        .namespace
+        .map_or(Namespaces::All, |wire| namespaces(wire, index, findings));
+    let changes = wire
+        .execute_hook_on_event
+        .or(wire.watch_event)
+        .map_or(Changes::ALL, |names| changes(&names));
+    KubernetesBinding {
+        name: or_default(wire.name, "kubernetes"),
+        api_version: non_empty(wire.api_version),
+        kind: wire.kind,
+        changes,
+        execute_on_synchronization: wire.execute_hook_on_synchronization.unwrap_or(true),
+        // It can be turned off only for bindings that have a queue of their own.
+        wait_for_synchronization: wire.wait_for_synchronization.unwrap_or(true)
+            || wire.queue.is_empty(),
+        keep_full_objects: wire.keep_full_objects_in_memory.unwrap_or(true),
+        filter,
+        names: wire
+            .name_selector
+            .map_or_else(Vec::new, |wire| wire.match_names),
+        labels,
+        fields: wire.field_selector.map_or_else(Vec::new, fields),
+        namespaces,
+        allow_failure: wire.allow_failure,
+        include_snapshots_from: wire.include_snapshots_from,
+        queue: or_default(wire.queue, MAIN_QUEUE),
+        group: non_empty(wire.group),
+    }
+}
+
+fn check_kubernetes(wire: &WireKubernetes, index: usize, findings: &mut Findings<'_>) {
+    let at = |key| [Step::Key("kubernetes"), Step::Index(index), Step::Key(key)];
+    if wire.api_version.matches('/').count() > 1 {
+        let text = format!("invalid kubernetes config [{index}]: apiVersion is invalid");
+        findings.error(&at("apiVersion"), text);
+    }
+    let named = wire
+        .name_selector
+        .as_ref()
+        .is_some_and(|names| !names.match_names.is_empty());
+    let by_field = wire.field_selector.as_ref().is_some_and(|fields| {
+        fields
+            .match_expressions
+            .iter()
+            .any(|expression| expression.field == "metadata.name")
+    });
+    if named && by_field {
+        let text = format!(
+            "invalid kubernetes config [{index}]: fieldSelector 'metadata.name' and nameSelector.matchNames are mutually exclusive"
+        );
+        findings.error(&at("fieldSelector"), text);
+    }
+}
+
+fn namespaces(wire: WireNamespace, index: usize, findings: &mut Findings<'_>) -> Namespaces {
+    let at = [
+        Step::Key("kubernetes"),
+        Step::Index(index),
+        Step::Key("namespace"),
+    ];
+    let Some(labels) = wire.label_selector else {
+        // No names restrict nothing, as for objects.
+        return match wire.name_selector {
+            Some(names) if !names.match_names.is_empty() => Namespaces::Names(names.match_names),
+            _ => Namespaces::All,
+        };
+    };
+    if wire.name_selector.is_some() {
+        let text = format!(
+            "kubernetes config [{index}]: namespace.nameSelector is ignored beside namespace.labelSelector"
+        );
+        findings.warn(&at, text, None);
+    }
+    match selector(labels) {
+        Ok(selector) => Namespaces::Labels(selector),
+        Err(error) => {
+            let text = format!(
+                "invalid kubernetes config [{index}]: namespace.labelSelector is invalid: {error}"
+            );
+            findings.error(&at, text);
+            Namespaces::All
+        }
+    }
+}
+
+fn changes(names: &[String]) -> Changes {
+    let known = [Change::Added, Change::Modified, Change::Deleted];
+    known
+        .into_iter()
+        .filter(|change| names.iter().any(|name| name == change.as_str()))
+        .fold(Changes::default(), Changes::with)
+}
+
+fn fields(wire: WireFields) -> Vec<FieldRequirement> {
+    wire.match_expressions
+        .into_iter()
+        .map(|expression| FieldRequirement {
+            equal: !matches!(expression.operator.as_str(), "!=" | "NotEquals"),
+            field: expression.field,
+            value: expression.value,
+        })
+        .collect()
+}
+
+fn conversion(wire: WireConversion) -> ConversionBinding {
+    ConversionBinding {
+        name: wire.name,
+        crd_name: wire.crd_name,
+        rules: wire
+            .conversions
+            .into_iter()
+            .map(|rule| ConversionRule {
+                from: rule.from_version,
+                to: rule.to_version,
+            })
+            .collect(),
+        include_snapshots_from: wire.include_snapshots_from,
+        group: non_empty(wire.group),
+    }
+}
+
+/// An empty text is no filter.
+pub(super) fn compile(text: &str) -> Result<Option<Arc<Filter>>, crate::jq::Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Filter::compile(text).map(|filter| Some(Arc::new(filter)))
+}
+
+/// A selector, or what the API server would say against it.
+pub(super) fn selector(wire: WireLabels) -> Result<LabelSelector, String> {
+    let mut selector = LabelSelector {
+        match_labels: wire.match_labels,
+        match_expressions: Vec::new(),
+    };
+    for expression in wire.match_expressions {
+        let operator = LabelOperator::parse(&expression.operator).ok_or_else(|| {
+            format!(
+                "{:?} is not a valid label selector operator",
+                expression.operator
+            )
+        })?;
+        selector.match_expressions.push(LabelRequirement {
+            key: expression.key,
+            operator,
+            values: expression.values,
+        });
+    }
+    match selector.problem() {
+        Some(problem) => Err(problem),
+        None => Ok(selector),
+    }
+}
+
+/// Checks `includeSnapshotsFrom` of anything but a kubernetes binding.
+pub(super) fn check_snapshots(
+    section: &str,
+    index: usize,
+    names: &[String],
+    wanted: &[String],
+    findings: &mut Findings<'_>,
+) {
+    for problem in snapshot_problems(names, wanted) {
+        findings.error(
+            &[
+                Step::Key(section),
+                Step::Index(index),
+                Step::Key("includeSnapshotsFrom"),
+            ],
+            format!(
+                "invalid {section} config [{index}]: includeSnapshotsFrom is invalid: {problem}"
+            ),
+        );
+    }
+}
+
+/// Every wanted name must be the name of exactly one kubernetes binding.
+fn snapshot_problems(names: &[String], wanted: &[String]) -> Vec<String> {
+    wanted
+        .iter()
+        .filter_map(
+            |want| match names.iter().filter(|name| *name == want).count() {
+                0 => Some(format!("'{want}' binding name not found")),
+                1 => None,
+                count => Some(format!("there are {count} '{want}' binding names")),
+            },
+        )
+        .collect()
+}
+
+fn or_default(text: String, default: &str) -> String {
+    if text.is_empty() {
+        default.to_owned()
+    } else {
+        text
+    }
+}
+
+pub(super) fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
