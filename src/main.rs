@@ -60,7 +60,7 @@ fn start(settings: Settings) -> ExitCode {
     if let Err(error) = started {
         return fail(&format!("start the logger: {error}"));
     }
-    logger::plain_line(&settings::version());
+    logger::plain_line(&format!("shell-operator {}", settings::version()));
     for warning in &settings.warnings {
         log::warn!("{warning}");
     }

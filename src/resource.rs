@@ -42,5 +42,5 @@ pub(crate) fn show(
 
 /// True if the answer may be another one in a moment.
 fn waits(error: &Error) -> bool {
-    error.retryable() || matches!(error, Error::Unknown(_))
+    error.retryable() || matches!(error, Error::UnknownResource(_))
 }

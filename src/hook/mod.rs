@@ -187,6 +187,13 @@ impl Registry {
             .find(|route| route.path == path || route.alias.as_ref() == Some(&path))
     }
 
+    /// The hook and the binding behind a route.
+    pub(crate) fn admission(&self, route: &Route) -> Option<(&Hook, &binding::AdmissionBinding)> {
+        let hook = self.hooks.get(route.hook)?;
+        let binding = hook.config.admission(route.kind).get(route.binding)?;
+        Some((hook, binding))
+    }
+
     /// Indexes of the hooks to run at start: by their order, hooks of the same order as they stand.
     pub(crate) fn on_startup(&self) -> Vec<usize> {
         let mut hooks: Vec<(i64, usize)> = self

@@ -26,7 +26,9 @@ use super::register::{self, Ensured};
 use super::rotation::{Rotation, Step};
 use super::source::Offer;
 pub(crate) use super::register::Address;
+pub(crate) use super::certificate::Wish;
 pub(crate) use super::source::{SecretPlace, Source};
+pub(crate) use super::tls::Files;
 use super::{Limits, Listen, Respond, Server, tls};
 use crate::executor::Executor;
 use crate::hook::Registry;
@@ -158,6 +160,7 @@ impl Webhook {
     /// One look at everything. Returns how long to wait for the next.
     fn round(&self, serving: &mut Serving) -> Result<Duration, Failure> {
         let taken = self
+            .plan
             .source
             .load(&self.parts.client)
             .and_then(|offer| self.take(serving, offer));

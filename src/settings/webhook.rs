@@ -83,7 +83,6 @@ macro_rules! webhook_flags {
                 variables: &[concat!($variable, "_CERTIFICATE_LIFETIME")],
                 takes: Takes::One("DURATION"),
                 default: "2160h",
-                topic: $topic,
                 help: "how long a certificate lives that the operator makes itself; it is renewed after two thirds",
                 set: |s, v| put(&mut s.$field.certificate_lifetime, value::lifetime(v)),
             },
