@@ -1,6 +1,7 @@
 //! Entry: command line -> the one function that does it -> exit code. Nothing else exits.
 #![doc = include_str!("ARCHITECTURE.md")]
 
+mod duration;
 mod executor;
 mod hook;
 mod jq;

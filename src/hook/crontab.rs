@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use super::duration;
+use crate::duration;
 
 /// How far ahead a time is looked for before the schedule counts as one that never fires.
 const HORIZON_YEARS: i16 = 5;

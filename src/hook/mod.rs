@@ -9,7 +9,6 @@ pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod crontab;
 mod discover;
-pub(crate) mod duration;
 pub(crate) mod json_patch;
 mod name;
 pub(crate) mod response;

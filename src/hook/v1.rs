@@ -16,7 +16,7 @@ use super::binding::{
 };
 use super::config::Findings;
 use super::crontab::Crontab;
-use super::duration;
+use crate::duration;
 use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
 use super::tree::{Node, Step};
 use crate::jq::Filter;

@@ -14,6 +14,7 @@ mod certificate;
 mod chunked;
 mod connection;
 mod http;
+mod plural;
 mod pool;
 pub(crate) mod probe;
 mod register;

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+use super::plural::Plurals;
 use crate::hook::binding::{AdmissionBinding, AdmissionKind, Rule};
 use crate::hook::selector::LabelSelector;
 use crate::hook::{Registry, Route};
@@ -147,6 +148,7 @@ pub(crate) fn webhooks(
     registry: &Registry,
     kind: AdmissionKind,
     announcement: &Announcement,
+    plurals: &Plurals,
     ca_bundle: &str,
 ) -> Value {
     let entries = registry
@@ -155,7 +157,7 @@ pub(crate) fn webhooks(
         .filter(|route| route.kind == kind)
         .filter_map(|route| {
             let (_, binding) = registry.admission(route)?;
-            Some(entry(route, binding, announcement, ca_bundle))
+            Some(entry(route, binding, announcement, plurals, ca_bundle))
         });
     Value::Array(entries.collect())
 }
@@ -164,6 +166,7 @@ fn entry(
     route: &Route,
     binding: &AdmissionBinding,
     announcement: &Announcement,
+    plurals: &Plurals,
     ca_bundle: &str,
 ) -> Value {
     let failure_policy = binding
@@ -172,7 +175,7 @@ fn entry(
     let mut entry = json!({
         "name": binding.name,
         "clientConfig": client_config(&announcement.address, &route.path, ca_bundle),
-        "rules": binding.rules.iter().map(rule).collect::<Vec<_>>(),
+        "rules": binding.rules.iter().map(|written| rule(written, plurals)).collect::<Vec<_>>(),
         "failurePolicy": failure_policy,
         // SO-11: not configurable.
         "matchPolicy": "Equivalent",
@@ -215,11 +218,11 @@ fn client_config(address: &Address, path: &str, ca_bundle: &str) -> Value {
     }
 }
 
-fn rule(rule: &Rule) -> Value {
+fn rule(rule: &Rule, plurals: &Plurals) -> Value {
     json!({
         "apiGroups": rule.api_groups,
         "apiVersions": rule.api_versions,
-        "resources": rule.resources,
+        "resources": rule.resources.iter().map(|name| plurals.of(name)).collect::<Vec<_>>(),
         "operations": rule.operations,
         "scope": rule.scope.as_deref().unwrap_or("*"),
     })

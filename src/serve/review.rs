@@ -238,7 +238,7 @@ pub(crate) fn asked_timeout(query: Option<&str>) -> Option<Duration> {
     let value = query?
         .split('&')
         .find_map(|pair| pair.strip_prefix("timeout="))?;
-    crate::hook::duration::parse(value)
+    crate::duration::parse(value)
         .ok()
         .filter(|timeout| !timeout.is_zero())
 }

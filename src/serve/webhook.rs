@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::admission::{Admission, Runner};
 use super::caller::Callers;
+use super::plural::Plurals;
 use super::pool::Pool;
 use super::probe::Readiness;
 pub(crate) use super::register::Announcement;
@@ -84,11 +85,11 @@ pub(crate) struct Webhook {
 }
 
 /// What is in use at the moment.
-#[derive(Default)]
 struct Serving {
     server: Option<Server>,
     current: Option<Arc<tls::Current>>,
     rotation: Rotation,
+    plurals: Plurals,
     complaint: String,
     pause: Duration,
     warned: Option<Timestamp>,
@@ -126,7 +127,15 @@ impl Webhook {
 
     /// The body of the thread. Returns when `stop` is disconnected, after the requests in flight were answered.
     pub(crate) fn run(self, stop: &Receiver<Infallible>) {
-        let mut serving = Serving::default();
+        let mut serving = Serving {
+            server: None,
+            current: None,
+            rotation: Rotation::default(),
+            plurals: Plurals::new(self.parts.client.clone()),
+            complaint: String::new(),
+            pause: Duration::ZERO,
+            warned: None,
+        };
         loop {
             let pause = match self.round(&mut serving) {
                 Ok(pause) => {
@@ -175,7 +184,8 @@ impl Webhook {
         self.listen(serving)?;
         self.watch_expiry(serving)
             .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
-        self.register(&serving.rotation)?;
+        serving.plurals.learn(&self.parts.registry);
+        self.register(&serving.rotation, &serving.plurals)?;
         if serving.rotation.registered() {
             return Ok(SETTLE);
         }
@@ -251,10 +261,16 @@ impl Webhook {
         Ok(())
     }
 
-    fn register(&self, rotation: &Rotation) -> Result<(), Failure> {
+    fn register(&self, rotation: &Rotation, plurals: &Plurals) -> Result<(), Failure> {
         let bundle = rotation.bundle();
         for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
-            let webhooks = register::webhooks(&self.parts.registry, kind, &self.plan.announcement, &bundle);
+            let webhooks = register::webhooks(
+                &self.parts.registry,
+                kind,
+                &self.plan.announcement,
+                plurals,
+                &bundle,
+            );
             if webhooks.as_array().is_some_and(|webhooks| !webhooks.is_empty()) {
                 self.ensure(kind, &webhooks)?;
             }

@@ -163,7 +163,7 @@ struct ResourceWords {
 pub(super) const WORD_FLAGS: &[&str] = &["api-version", "wait"];
 
 fn argh_duration(text: &str) -> Result<Duration, String> {
-    value::duration(text).map_err(|expected| format!("expected {expected}"))
+    value::time(text).map_err(|expected| format!("expected {expected}"))
 }
 
 /// argh's text, which may have several lines and repeats what was given, as one line of bounded length.

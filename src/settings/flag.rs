@@ -229,7 +229,7 @@ const CLUSTER: &[Flag] = &[
         takes: Takes::One("DURATION"),
         default: "10s",
         help: "how long one of these changes may take",
-        set: |s, v| put(&mut s.object_patcher.timeout, value::duration(v)),
+        set: |s, v| put(&mut s.object_patcher.timeout, value::time(v)),
     },
     Flag {
         name: "service-account-dir",
@@ -321,7 +321,7 @@ const SERVING: &[Flag] = &[
         takes: Takes::One("DURATION"),
         default: "5s",
         help: "after a stop was asked for, how long webhooks are still served",
-        set: |s, v| put(&mut s.stop.drain_delay, value::duration(v)),
+        set: |s, v| put(&mut s.stop.drain_delay, value::time(v)),
     },
     Flag {
         name: "stop-grace-period",
@@ -330,7 +330,7 @@ const SERVING: &[Flag] = &[
         takes: Takes::One("DURATION"),
         default: "20s",
         help: "how long a running hook may then go on before it is ended",
-        set: |s, v| put(&mut s.stop.grace_period, value::duration(v)),
+        set: |s, v| put(&mut s.stop.grace_period, value::time(v)),
     },
 ];
 

@@ -513,7 +513,7 @@ fn durations_are_read_as_go_writes_them() {
         ("0", 0),
         ("2500us", 2),
     ] {
-        let read = value::duration(text).unwrap();
+        let read = value::time(text).unwrap();
         assert_eq!(read.as_millis(), millis, "{text}");
     }
     for text in [
@@ -529,7 +529,7 @@ fn durations_are_read_as_go_writes_them() {
         "99999999999999999999h",
         "9000h",
     ] {
-        assert!(value::duration(text).is_err(), "{text}");
+        assert!(value::time(text).is_err(), "{text}");
     }
 }
 

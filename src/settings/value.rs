@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
+use crate::duration;
+
 use super::{FailurePolicy, LogFormat, SecretName};
 
 /// A value, or what was expected.
@@ -125,7 +127,7 @@ pub(super) fn burst(text: &str, default: u32) -> Parsed<u32> {
 
 /// A certificate that lives for less could expire between two looks at it.
 pub(super) fn lifetime(text: &str) -> Parsed<Duration> {
-    match duration(text) {
+    match time(text) {
         Ok(lifetime) if lifetime >= Duration::from_secs(10) => Ok(lifetime),
         _ => Err("a duration of at least 10s, such as 2160h"),
     }
@@ -196,38 +198,12 @@ pub(super) fn secret(text: &str) -> Parsed<SecretName> {
 const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A duration as Go writes it: `10s`, `1m30s`, `1.5h`, `300ms`, `0`.
-pub(super) fn duration(text: &str) -> Parsed<Duration> {
+pub(super) fn time(text: &str) -> Parsed<Duration> {
     const EXPECTED: &str = "a duration such as 10s, 1m30s or 500ms";
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    if text.is_empty() {
+    // Go's grammar has negative durations; none of these settings has.
+    let total = duration::parse(text).map_err(|_| EXPECTED)?;
+    if text.starts_with('-') {
         return Err(EXPECTED);
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or(EXPECTED)?;
-        let (number, tail) = rest.split_at_checked(digits).ok_or(EXPECTED)?;
-        let letters = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at_checked(letters).ok_or(EXPECTED)?;
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(EXPECTED),
-        };
-        let number: f64 = number.parse().map_err(|_| EXPECTED)?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| EXPECTED)?;
-        total = total.checked_add(part).ok_or(EXPECTED)?;
-        rest = tail;
     }
     if total > MAX_DURATION {
         return Err("a duration of at most a year");
