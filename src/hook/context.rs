@@ -293,6 +293,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn every_reason_has_its_shape() {
         let full = [
             item(Some("{\"kind\":\"Pod\"}"), Some("{\"a\":\"1\"}")),

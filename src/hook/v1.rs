@@ -161,7 +161,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
         .map_err(|error| findings.error(&[], format!("config unmarshal: {error}")))
         .ok()?;
     let mut config = Config::empty(Version::V1);
-    config.rate_limit = wire.settings.map(|wire| settings(wire, findings));
+    config.rate_limit = wire.settings.map(|wire| settings(&wire, findings));
     config.on_startup = wire.on_startup;
     for (index, item) in wire.kubernetes.into_iter().enumerate() {
         config.kubernetes.push(kubernetes(item, index, findings));
@@ -224,7 +224,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
 }
 
 /// Unlike the original, one of the two keys is enough: the interval defaults to no limit, the burst to one.
-fn settings(wire: WireSettings, findings: &mut Findings<'_>) -> RateLimit {
+fn settings(wire: &WireSettings, findings: &mut Findings<'_>) -> RateLimit {
     let interval = match wire.execution_min_interval.as_deref().map(duration::parse) {
         None => Duration::ZERO,
         Some(Ok(interval)) => interval,
