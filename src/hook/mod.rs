@@ -19,6 +19,7 @@ pub(crate) mod selector;
 mod tree;
 mod v0;
 mod v1;
+mod wire;
 
 use std::fmt;
 use std::io;
