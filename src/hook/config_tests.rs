@@ -490,6 +490,7 @@ fn admission_bindings_have_every_field() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn admission_bindings_that_cannot_work_are_refused() {
     let section = |fields: &str| {
         v1(&format!(

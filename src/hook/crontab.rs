@@ -338,6 +338,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn the_next_time_is_found() {
         let utc = TimeZone::UTC;
         for (text, after, expected) in [

@@ -282,6 +282,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn operations_work_as_in_the_api_server() {
         let pod = json!({"metadata": {"name": "a", "labels": {"x": "1"}, "none": null}, "list": [1, 2, 3], "a/b": {"~": 1}});
         let labels = |labels: Value| {

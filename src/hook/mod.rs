@@ -18,6 +18,7 @@ pub(crate) mod selector;
 mod tree;
 mod v0;
 mod v1;
+mod wire;
 
 use std::fmt;
 use std::io;
@@ -93,7 +94,7 @@ pub(crate) enum LoadError {
     NoDirectory,
     Missing(PathBuf),
     Unreadable { path: PathBuf, error: io::Error },
-    Hook { name: String, error: HookError },
+    Hook { name: String, error: Box<HookError> },
 }
 
 impl fmt::Display for HookError {
@@ -162,7 +163,10 @@ impl Registry {
                         error: error.to_string(),
                     });
                 }
-                Err(error) => return Err(LoadError::Hook { name, error }),
+                Err(error) => {
+                    let error = Box::new(error);
+                    return Err(LoadError::Hook { name, error });
+                }
             }
         }
         route::drop_shared_aliases(&mut registry.routes);

@@ -434,6 +434,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn violations_have_the_texts_of_the_original() {
         for (yaml, expected) in [
             ("configVersion: v1", "1:  should have at least 2 properties"),

@@ -11,7 +11,8 @@ use super::binding::{
 use super::config::Findings;
 use super::crontab::Crontab;
 use super::tree::{Node, Step};
-use super::v1::{WireLabels, compile, non_empty, selector};
+use super::v1::{compile, non_empty, selector};
+use super::wire::WireLabels;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,158 +1,26 @@
 //! Configuration version 1: from wire values to bindings, with defaults and the checks across fields.
 //!
-//! Runs on the main thread at start, only on trees that fit the schema. The serde types here are exactly what may be written;
-//! they end in this file. Admission bindings have their own rules, in `admission.rs`.
+//! Runs on the main thread at start, only on trees that fit the schema. The wire types of `wire.rs` end here: everything after
+//! this file sees bindings. Admission bindings have their own rules, in `admission.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::admission;
 use super::binding::{
-    Change, Changes, Config, ConversionBinding, ConversionRule, KubernetesBinding, MAIN_QUEUE,
-    Namespaces, RateLimit, ScheduleBinding, Version,
+    AdmissionKind, Change, Changes, Config, ConversionBinding, ConversionRule, KubernetesBinding,
+    MAIN_QUEUE, Namespaces, RateLimit, ScheduleBinding, Version,
 };
 use super::config::Findings;
 use super::crontab::Crontab;
 use crate::duration;
 use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
 use super::tree::{Node, Step};
+use super::wire::{
+    Wire, WireConversion, WireFields, WireKubernetes, WireLabels, WireNamespace, WireSchedule,
+    WireSettings,
+};
 use crate::jq::Filter;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire {
-    settings: Option<WireSettings>,
-    on_startup: Option<i64>,
-    #[serde(default)]
-    schedule: Vec<WireSchedule>,
-    #[serde(default)]
-    kubernetes: Vec<WireKubernetes>,
-    #[serde(default)]
-    kubernetes_validating: Vec<admission::Wire>,
-    #[serde(default)]
-    kubernetes_mutating: Vec<admission::Wire>,
-    #[serde(default)]
-    kubernetes_custom_resource_conversion: Vec<WireConversion>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireSettings {
-    execution_min_interval: Option<String>,
-    execution_burst: Option<i64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireSchedule {
-    #[serde(default)]
-    name: String,
-    crontab: String,
-    #[serde(default)]
-    allow_failure: bool,
-    #[serde(default)]
-    include_snapshots_from: Vec<String>,
-    #[serde(default)]
-    queue: String,
-    #[serde(default)]
-    group: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireKubernetes {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    api_version: String,
-    kind: String,
-    execute_hook_on_event: Option<Vec<String>>,
-    watch_event: Option<Vec<String>>,
-    execute_hook_on_synchronization: Option<bool>,
-    wait_for_synchronization: Option<bool>,
-    keep_full_objects_in_memory: Option<bool>,
-    #[serde(default)]
-    jq_filter: String,
-    name_selector: Option<WireNames>,
-    label_selector: Option<WireLabels>,
-    field_selector: Option<WireFields>,
-    namespace: Option<WireNamespace>,
-    #[serde(default)]
-    allow_failure: bool,
-    #[serde(default)]
-    include_snapshots_from: Vec<String>,
-    #[serde(default)]
-    queue: String,
-    #[serde(default)]
-    group: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNames {
-    match_names: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WireLabels {
-    #[serde(default)]
-    match_labels: BTreeMap<String, String>,
-    #[serde(default)]
-    match_expressions: Vec<WireLabelExpression>,
-}
-
-#[derive(Deserialize)]
-struct WireLabelExpression {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    operator: String,
-    #[serde(default)]
-    values: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireFields {
-    match_expressions: Vec<WireFieldExpression>,
-}
-
-#[derive(Deserialize)]
-struct WireFieldExpression {
-    field: String,
-    operator: String,
-    value: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireNamespace {
-    name_selector: Option<WireNames>,
-    label_selector: Option<WireLabels>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireConversion {
-    name: String,
-    crd_name: String,
-    conversions: Vec<WireConversionRule>,
-    #[serde(default)]
-    include_snapshots_from: Vec<String>,
-    #[serde(default)]
-    group: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireConversionRule {
-    from_version: String,
-    to_version: String,
-}
 
 /// Turns a tree that fits the v1 schema into a configuration.
 pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config> {
@@ -161,7 +29,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
         .map_err(|error| findings.error(&[], format!("config unmarshal: {error}")))
         .ok()?;
     let mut config = Config::empty(Version::V1);
-    config.rate_limit = wire.settings.map(|wire| settings(wire, findings));
+    config.rate_limit = wire.settings.map(|wire| settings(&wire, findings));
     config.on_startup = wire.on_startup;
     for (index, item) in wire.kubernetes.into_iter().enumerate() {
         config.kubernetes.push(kubernetes(item, index, findings));
@@ -195,13 +63,13 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
     }
     config.validating = admission::convert_all(
         wire.kubernetes_validating,
-        super::binding::AdmissionKind::Validating,
+        AdmissionKind::Validating,
         &names,
         findings,
     );
     config.mutating = admission::convert_all(
         wire.kubernetes_mutating,
-        super::binding::AdmissionKind::Mutating,
+        AdmissionKind::Mutating,
         &names,
         findings,
     );
@@ -224,7 +92,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
 }
 
 /// Unlike the original, one of the two keys is enough: the interval defaults to no limit, the burst to one.
-fn settings(wire: WireSettings, findings: &mut Findings<'_>) -> RateLimit {
+fn settings(wire: &WireSettings, findings: &mut Findings<'_>) -> RateLimit {
     let interval = match wire.execution_min_interval.as_deref().map(duration::parse) {
         None => Duration::ZERO,
         Some(Ok(interval)) => interval,
