@@ -1,8 +1,8 @@
 //! The client of the API server: blocking calls with a deadline, and watches.
 //!
 //! Every call runs on the thread that makes it; clones are cheap and share connections and credentials. A call is tried twice
-//! at most: when the server says 401 and there is another token by now, or when the handshake fails and there are other
-//! certificates by now. Everything else is returned, with `Error::retryable` to say if trying again makes sense.
+//! at most: when the server says 401 and there is another token or certificate by now, or when the handshake fails and there
+//! are other certificates by now. Everything else is returned, with `Error::retryable` to say if trying again makes sense.
 //!
 //! `shutdown` makes every blocked read or write return at once. A name lookup or a TCP connect in progress is not interrupted
 //! and ends by its own limit, so that the end of the process must not wait for the threads that call.
@@ -22,8 +22,8 @@ use super::config::ClusterConfig;
 use super::connect::{self, bare_host};
 use super::credential::{Credentials, ExecRunner, Pass};
 use super::error::{Call, Error};
-use crate::pace::Pace;
 use super::tls;
+use crate::pace::Pace;
 
 /// LIMIT: time of a call for which the caller names none. The API server itself gives up after 60 seconds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -269,7 +269,9 @@ impl Client {
             Err(error) => error,
         };
         let again = if error.is_unauthorized() {
-            shared.credentials.renew(&pass)?
+            // An API server that does not like a client certificate says 401 as well.
+            let certificates = shared.agents.renewed(&pass)?;
+            shared.credentials.renew(&pass)? || certificates
         } else if error.is_tls() {
             shared.agents.renewed(&pass)?
         } else {

@@ -415,7 +415,7 @@ mod tests {
             )
         );
         assert_eq!(
-            describe(&discovery, "deployments").unwrap(),
+            describe(&discovery, "deployments", None).unwrap(),
             "kind:         Deployment\napiVersion:   apps/v1\nplural:       deployments\nsingular:     deployment\n\
              short names:  -\nscope:        namespaced\nverbs:        list, watch\nsubresources: status\n"
         );

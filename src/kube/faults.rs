@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::client::{Client, Limits, Method, Request};
-use super::config::{ClusterConfig, Login, Secret, Token};
+use super::config::{ClusterConfig, Login, Secret, Source, Token};
 use super::error::{Error, Fault};
 use super::scripted::{Folder, Server, answer, client, no_limits};
 
@@ -356,6 +356,34 @@ fn a_401_makes_a_plugin_run_again_and_the_call_be_tried_once_more() {
     );
     client.get("/x").unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_401_after_a_client_certificate_rotated_is_tried_once_more() {
+    let server = Server::start(|seen, stream| {
+        let code = if seen.line.contains("/later") {
+            401
+        } else {
+            200
+        };
+        stream.write_all(&answer(code, "", "{}")).is_ok()
+    });
+    let folder = Folder::new();
+    let certificate = folder.write("tls.crt", "one");
+    let key = folder.write("tls.key", "one");
+    let mut config = ClusterConfig::plain(&server.url());
+    config.login.certificate = Some((Source::File(certificate.clone()), Source::File(key)));
+    let client = client(config);
+    client.get("/x").unwrap();
+    assert!(client.get("/later").unwrap_err().is_unauthorized());
+    assert_eq!(
+        server.seen().len(),
+        2,
+        "the same certificate is not tried twice"
+    );
+    fs::write(&certificate, "another").unwrap();
+    assert!(client.get("/later").unwrap_err().is_unauthorized());
+    assert_eq!(server.seen().len(), 4);
 }
 
 #[test]

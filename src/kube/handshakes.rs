@@ -258,7 +258,11 @@ fn a_client_certificate_is_shown_and_a_wrong_one_is_found_before_connecting() {
     );
 
     for (certificate, key, expected) in [
-        (&good.certificate, &stranger.key, "cannot be used together"),
+        (
+            &good.certificate,
+            &stranger.key,
+            "does not belong to the key",
+        ),
         (&String::new(), &good.key, "holds no certificate"),
         (&good.certificate, &String::new(), "holds no private key"),
     ] {

@@ -62,7 +62,7 @@ struct Wire {
     current: Option<String>,
     clusters: Option<Vec<NamedCluster>>,
     users: Option<Vec<NamedUser>>,
-    contexts: Option<Vec<NamedContext>>,
+    contexts: Option<Vec<NamedPlace>>,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ struct NamedUser {
 }
 
 #[derive(Deserialize)]
-struct NamedContext {
+struct NamedPlace {
     name: String,
     context: Option<Place>,
 }

@@ -203,9 +203,9 @@ impl ResourceMap {
     }
 }
 
-/// The nearest of the known words, when it is near enough to be a slip.
+/// The nearest of the known words, when it is near enough to be a slip: one letter in three, and never in a word of two.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).clamp(1, 3);
+    let allowed = (word.chars().count() / 3).min(3);
     let word = word.to_lowercase();
     known
         .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))

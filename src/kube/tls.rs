@@ -11,9 +11,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys,
+    RootCertStore, SignatureScheme,
 };
 
 use super::config::{Source, Trust};
@@ -38,18 +39,12 @@ pub(super) fn client_config(
         Trust::System(bundles) => builder.with_root_certificates(system(bundles)?),
         Trust::DangerAnyone => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(DangerAcceptAnyone(provider))),
+            .with_custom_certificate_verifier(Arc::new(DangerAcceptAnyone(Arc::clone(&provider)))),
     };
     let mut config = match identity {
         Some(identity) => {
-            let (chain, key) = read_identity(identity)?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| {
-                Error::Config(format!(
-                    "the client certificate {} and the key {} cannot be used together: {error}",
-                    identity.certificate.name(),
-                    identity.key.name()
-                ))
-            })?
+            let key = certified(identity, &provider)?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
         }
         None => builder.with_no_client_auth(),
     };
@@ -143,6 +138,32 @@ fn read_identity(
         ))
     })?;
     Ok((chain, key))
+}
+
+/// A certificate with its key, checked to belong together. Certificates of version 1, which `openssl x509 -req` makes when
+/// nothing else is said, cannot be checked by the library but do work, so that only a real mismatch is refused.
+fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let (chain, key) = read_identity(identity)?;
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| {
+            Error::Config(format!(
+                "the client key {} cannot be used: {error}",
+                identity.key.name()
+            ))
+        })?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(Error::Config(format!(
+                "the client certificate {} does not belong to the key {}",
+                identity.certificate.name(),
+                identity.key.name()
+            )))
+        }
+        _ => Ok(certified),
+    }
 }
 
 /// Why a handshake failed.
