@@ -176,12 +176,6 @@ impl Env {
         self.spawn(&arguments)
     }
 
-    /// Starts the operator in the expectation that it gives up, and answers what it said.
-    #[track_caller]
-    pub(crate) fn start_and_fail(&self) -> Output {
-        self.start().output(RUN_LIMIT)
-    }
-
     /// Runs the program with these arguments to its end.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {

@@ -147,10 +147,12 @@ impl Operator {
             seen = lines.len();
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "waited for the line in vain: {what}");
+            let all_read = self.readers.iter().all(JoinHandle::is_finished);
+            assert!(!all_read, "it ended without the line: {what}");
             (lines, _) = self
                 .log
                 .grown
-                .wait_timeout(lines, left)
+                .wait_timeout(lines, left.min(super::POLL))
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -175,9 +177,7 @@ impl Operator {
     /// Waits until it is alive, which it is long before it is ready.
     #[track_caller]
     pub(crate) fn wait_alive(&self) {
-        wait_for("/healthz to answer 200", SOON, || {
-            self.healthz().is_some_and(|answer| answer.status == 200)
-        });
+        self.wait_probe("/healthz", SOON);
     }
 
     #[track_caller]
@@ -187,9 +187,23 @@ impl Operator {
 
     #[track_caller]
     pub(crate) fn wait_ready_for(&self, limit: Duration) {
-        wait_for("/readyz to answer 200", limit, || {
-            self.readyz().is_some_and(|answer| answer.status == 200)
+        self.wait_probe("/readyz", limit);
+    }
+
+    #[track_caller]
+    fn wait_probe(&self, path: &str, limit: Duration) {
+        wait_for(&format!("{path} to answer 200"), limit, || {
+            assert!(!self.has_ended(), "it ended before {path} answered 200");
+            let answer = self.http_get(PROBE_PORT, path);
+            answer.is_some_and(|answer| answer.status == 200)
         });
+    }
+
+    /// Seen from outside, because only the owner may ask for the exit code.
+    fn has_ended(&self) -> bool {
+        let stat = self.proc_file("stat");
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        matches!(after_name.trim_start().chars().next(), None | Some('Z'))
     }
 
     // ---- what it costs ----
@@ -288,22 +302,27 @@ impl Operator {
     /// Waits for its end and answers what it printed.
     #[track_caller]
     pub(crate) fn output(mut self, limit: Duration) -> Output {
-        let status = self.wait_exit(limit);
+        let code = self.wait_exit(limit).code();
+        let lines = self.into_lines();
+        let text = |is_stderr| {
+            let chosen = lines.iter().filter(|line| line.is_stderr == is_stderr);
+            chosen.map(|line| format!("{}\n", line.text)).collect()
+        };
+        Output {
+            code,
+            stdout: text(false),
+            stderr: text(true),
+        }
+    }
+
+    /// Every line, of a program that has ended, to the last one.
+    pub(crate) fn into_lines(mut self) -> Vec<Line> {
         // Whoever inherited its output and lives on would keep the pipes open.
         self.kill_offspring();
         for reader in self.readers.drain(..) {
             let _ = reader.join();
         }
-        let text = |is_stderr| {
-            let lines = self.log.lines();
-            let chosen = lines.iter().filter(|line| line.is_stderr == is_stderr);
-            chosen.map(|line| format!("{}\n", line.text)).collect()
-        };
-        Output {
-            code: status.code(),
-            stdout: text(false),
-            stderr: text(true),
-        }
+        self.log_lines()
     }
 
     fn rustix_pid(&self) -> Pid {
