@@ -22,8 +22,8 @@ use super::config::ClusterConfig;
 use super::connect::{self, bare_host};
 use super::credential::{Credentials, ExecRunner, Pass};
 use super::error::{Call, Error};
-use crate::pace::Pace;
 use super::tls;
+use crate::pace::Pace;
 
 /// LIMIT: time of a call for which the caller names none. The API server itself gives up after 60 seconds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);

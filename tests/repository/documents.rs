@@ -238,11 +238,9 @@ fn every_dependency_has_its_reason_in_the_map() {
             section = line;
         }
         let name = line.split_once(" = ").map(|(name, _)| name.trim());
-        if let Some(name) = name.filter(|_| section == "[dependencies]") {
-            if !map.contains(&format!("`{name}`")) {
-                wrong.push(name.to_owned());
-            }
-        }
+        let unargued =
+            |name: &&str| section == "[dependencies]" && !map.contains(&format!("`{name}`"));
+        wrong.extend(name.filter(unargued).map(str::to_owned));
     }
     none_wrong("a dependency is argued for in src/ARCHITECTURE.md", &wrong);
 }

@@ -2,7 +2,7 @@
 //! lock file without an async runtime.
 
 use super::source::code;
-use super::{document, files_below, none_wrong};
+use super::{document, files_below, none_wrong, shipped_sources};
 
 /// Lines of a source file, tests not counted. A file that is longer does two things.
 const MOST_LINES: usize = 500;
@@ -52,11 +52,8 @@ fn every_source_opens_with_what_it_is() {
 #[test]
 fn no_source_is_too_long() {
     let mut wrong = Vec::new();
-    for file in [files_below("src"), files_below("tests")].concat() {
-        if !file.path.ends_with(".rs") || file.path.ends_with("/tests.rs") {
-            continue;
-        }
-        let lines = code(&file.text()).lines().count();
+    for file in shipped_sources() {
+        let lines = code(&file.text()).trim_end().lines().count();
         let excused = LONGER.iter().any(|(path, _)| *path == file.path);
         if lines > MOST_LINES && !excused {
             wrong.push(format!("{}: {lines} lines", file.path));
@@ -125,7 +122,7 @@ fn every_example_hook_is_run_by_a_test() {
     let mut wrong = Vec::new();
     for hook in files_below("hooks") {
         let is_library = hook.path.starts_with("hooks/lib/");
-        let name = hook.path.trim_start_matches("hooks/");
+        let name = hook.path.rsplit('/').next().unwrap_or_default();
         if hook.has_shebang() && !is_library && !tests.contains(name) {
             wrong.push(hook.path);
         }

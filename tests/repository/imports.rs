@@ -1,82 +1,56 @@
 //! Who may import whom, and who may do what to the world outside.
 //!
-//! The table of imports is read from `src/ARCHITECTURE.md`, so that the document and the check cannot drift apart. The table of
-//! capabilities is here, because its entries are patterns in source; the document must name every room in it.
+//! Both tables are read from `src/ARCHITECTURE.md`, so that the document and the check cannot drift apart.
 
 use std::collections::BTreeMap;
 
 use super::source::{code, line_of, places};
-use super::{File, document, files_below, none_wrong};
+use super::{File, document, none_wrong, shipped_sources};
 
 const MAP: &str = "src/ARCHITECTURE.md";
 
-/// A capability, how it looks in source, and the rooms that have it.
-struct Capability {
-    name: &'static str,
-    patterns: &'static [&'static str],
-    /// Files, or folders that end with a slash.
-    rooms: &'static [&'static str],
-}
-
-const CAPABILITIES: &[Capability] = &[
-    Capability {
-        name: "start a process",
-        patterns: &["Command::new", "CommandExt"],
-        rooms: &["executor.rs", "executor/"],
-    },
-    Capability {
-        name: "dial out",
-        patterns: &[
+/// How each capability of the map looks in source.
+const CAPABILITIES: &[(&str, &[&str])] = &[
+    ("start a process", &["Command::new", "CommandExt"]),
+    (
+        "dial out",
+        &[
             "TcpStream::connect",
+            "TcpStream::connect_timeout",
             "UnixStream::connect",
             "UdpSocket",
             "ureq::",
         ],
-        rooms: &["kube/"],
-    },
-    Capability {
-        name: "listen",
-        patterns: &["TcpListener", "UnixListener"],
-        rooms: &["serve/"],
-    },
-    Capability {
-        name: "make a thread",
-        patterns: &[
+    ),
+    ("listen", &["TcpListener", "UnixListener"]),
+    (
+        "make a thread",
+        &[
             "thread::spawn",
             "thread::Builder",
             "thread::scope",
             "thread::{Builder",
         ],
-        rooms: &["threads.rs"],
-    },
-    Capability {
-        name: "read the environment",
-        patterns: &[
+    ),
+    (
+        "read the environment",
+        &[
             "env::var",
             "env::var_os",
             "env::vars",
             "env::vars_os",
             "env::args",
+            "env::args_os",
         ],
-        rooms: &["settings.rs", "settings/", "kube/config.rs"],
-    },
-    Capability {
-        name: "exit",
-        patterns: &["process::exit", "process::abort"],
-        rooms: &["main.rs"],
-    },
-    Capability {
-        name: "unsafe",
-        patterns: &["unsafe"],
-        rooms: &[],
-    },
+    ),
+    ("exit", &["process::exit", "process::abort"]),
+    ("unsafe", &["unsafe"]),
 ];
 
-/// Source files with the name of their room, without those that hold only tests.
+/// What we ship, with the name of its room.
 fn sources() -> Vec<(String, File)> {
-    files_below("src")
+    shipped_sources()
         .into_iter()
-        .filter(|file| file.path.ends_with(".rs") && !file.path.ends_with("/tests.rs"))
         .map(|file| {
             let below = file.path.trim_start_matches("src/").trim_end_matches(".rs");
             let room = below.split('/').next().unwrap_or_default().to_owned();
@@ -104,22 +78,33 @@ impl Allowed {
     }
 }
 
-/// Reads the table under the heading `## Imports`: a row per room, or per several rooms that are alike.
-fn import_table() -> BTreeMap<String, Allowed> {
+/// The rows of the table under a heading of the map, two cells each.
+fn table_under(heading: &str) -> Vec<(String, String)> {
     let map = document(MAP);
-    let section = map.split("\n## Imports").nth(1);
-    let section = section.unwrap_or_else(|| panic!("{MAP} has no heading `## Imports`"));
+    let section = map.split(&format!("\n## {heading}\n")).nth(1);
+    let section = section.unwrap_or_else(|| panic!("{MAP} has no heading `## {heading}`"));
     let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    // The first row names the columns, the second is a line of dashes.
+    rows.skip(2)
+        .map(|row| {
+            let cells: Vec<_> = row.trim_matches('|').split('|').collect();
+            let [left, right] = cells[..] else {
+                panic!("a row with two cells was expected in {MAP}: {row}");
+            };
+            (left.trim().to_owned(), right.trim().to_owned())
+        })
+        .collect()
+}
+
+/// What each room may import: a row per room, or per several rooms that are alike.
+fn import_table() -> BTreeMap<String, Allowed> {
     let mut table = BTreeMap::new();
-    for row in section.lines().filter(|line| line.starts_with('|')) {
-        let cells: Vec<_> = row.trim_matches('|').split('|').collect();
-        let [rooms, allowed] = cells[..] else {
-            panic!("a row with two cells was expected in {MAP}: {row}");
-        };
-        for room in code_words(rooms) {
+    for (rooms, allowed) in table_under("Imports") {
+        for room in code_words(&rooms) {
             // What stands in brackets explains; it allows nothing.
-            let names = code_words(&without_brackets(allowed));
-            let entry = if allowed.trim_start().starts_with("everything") {
+            let names = code_words(&without_brackets(&allowed));
+            let entry = if allowed.starts_with("everything") {
                 Allowed::AllBut(names)
             } else {
                 Allowed::Only(names)
@@ -233,35 +218,28 @@ fn every_import_is_in_the_table_of_the_map() {
 
 #[test]
 fn every_capability_stays_in_its_room() {
-    let map = document(MAP);
-    assert!(
-        map.contains("Capabilities"),
-        "{MAP} says nothing about them"
-    );
     let mut wrong = Vec::new();
-    for (_, file) in sources() {
-        let code = code(&file.text());
-        let name = file.path.trim_start_matches("src/");
-        for capability in CAPABILITIES {
-            if capability.rooms.iter().any(|room| is_in(name, room)) {
-                continue;
-            }
-            for at in capability
-                .patterns
-                .iter()
-                .flat_map(|pattern| places(&code, pattern))
-            {
+    let table = table_under("Capabilities");
+    for (name, _) in CAPABILITIES {
+        if !table.iter().any(|(written, _)| written == name) {
+            wrong.push(format!("{MAP} does not say who may: {name}"));
+        }
+    }
+    let sources = sources();
+    for (name, rooms) in table {
+        let known = CAPABILITIES.iter().find(|(known, _)| *known == name);
+        let (_, patterns) =
+            known.unwrap_or_else(|| panic!("how does source look that may {name}?"));
+        let rooms = code_words(&rooms);
+        for (_, file) in sources.iter().filter(|(room, _)| !rooms.contains(room)) {
+            let code = code(&file.text());
+            for at in patterns.iter().flat_map(|pattern| places(&code, pattern)) {
                 let line = line_of(&code, at);
-                wrong.push(format!("{}:{line}: may not {}", file.path, capability.name));
+                wrong.push(format!("{}:{line}: may not {name}", file.path));
             }
         }
     }
     none_wrong("capabilities are used only by their rooms", &wrong);
-}
-
-/// A room is a file, or a folder if it ends with a slash.
-fn is_in(name: &str, room: &str) -> bool {
-    name == room || (room.ends_with('/') && name.starts_with(room))
 }
 
 #[test]

@@ -67,6 +67,41 @@ fn collect(path: &Path, found: &mut Vec<File>) {
     }
 }
 
+/// The source files that are compiled into the program: those which a parent declares under `#[cfg(test)]` are not.
+fn shipped_sources() -> Vec<File> {
+    let mut files = files_below("src");
+    files.retain(|file| file.path.ends_with(".rs"));
+    let mut tests = Vec::new();
+    for file in &files {
+        // `src/kube/mod.rs` and `src/main.rs` have their modules beside them, `src/x.rs` has them in `src/x`.
+        let folder = match file.path.rsplit_once('/') {
+            Some((folder, "mod.rs" | "main.rs")) => folder.to_owned(),
+            _ => file.path.trim_end_matches(".rs").to_owned(),
+        };
+        let text = file.text();
+        for declaration in text.split("#[cfg(test)]\n").skip(1) {
+            let mut lines = declaration.lines();
+            let first = lines.next().unwrap_or_default();
+            // The file may be named, if it is not called like the module.
+            if let Some(path) = first.strip_prefix("#[path = \"") {
+                let beside = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                tests.push(format!("{beside}/{}", path.trim_end_matches("\"]")));
+            } else if let Some(name) = first.strip_prefix("mod ") {
+                let name = name.trim_end_matches(';');
+                tests.push(format!("{folder}/{name}.rs"));
+                tests.push(format!("{folder}/{name}/"));
+            }
+        }
+    }
+    files.retain(|file| !tests.iter().any(|test| is_in(&file.path, test)));
+    files
+}
+
+/// Whether a path is that file, or lies in that folder if it ends with a slash.
+fn is_in(path: &str, room: &str) -> bool {
+    path == room || (room.ends_with('/') && path.starts_with(room))
+}
+
 /// A document that must be there.
 #[track_caller]
 fn document(path: &str) -> String {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Authority, Kubeconfig, Output, TempDir, repository, watchdog};
+use super::{Authority, Kubeconfig, Output, TempDir, repository, temp, watchdog};
 
 /// The name of the authority that signs clients; `scripts/control-plane` gives it.
 const CLIENT_AUTHORITY: &str = "control-plane-client-ca";
@@ -233,7 +233,7 @@ impl Namespace<'_> {
             ("ca.crt", &self.plane.authority_pem()),
         ];
         for (name, content) in files {
-            super::temp::write_file(&folder.join(name), content.as_bytes(), 0o600);
+            temp::write_file(&folder.join(name), content.as_bytes(), 0o600);
         }
     }
 
@@ -271,13 +271,13 @@ fn script(arguments: &[&str]) -> Command {
 
 /// Runs `up`, whose build of the binaries can take minutes: its progress goes past the capture of test output.
 fn run_up(command: &mut Command) -> Result<(), String> {
-    let mut child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("scripts/control-plane: {error}"))?;
+        .process_group(0);
+    let mut child =
+        temp::spawn(command).map_err(|error| format!("scripts/control-plane: {error}"))?;
     watchdog::add(watchdog::UP, &child.id().to_string());
     let mut said = String::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
@@ -296,12 +296,11 @@ fn run_up(command: &mut Command) -> Result<(), String> {
 }
 
 fn run(command: &mut Command, input: &str) -> Output {
-    let mut child = command
+    command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        .stderr(Stdio::piped());
+    let mut child = temp::spawn(command).unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     // In a thread: a program that prints much before it reads would wait for us, and we for it.

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use super::env::{Output, PROBE_PORT, Place};
-use super::{Answer, SOON, http, wait_for};
+use super::{Answer, SOON, http, temp, wait_for};
 
 /// How long an operator that a test did not stop itself may take to stop, before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -96,9 +96,8 @@ impl Operator {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // Below the test's folder, so that the watchdog knows it as well.
         let mark = format!("{}/run-{count}", place.temp.path().display());
-        let mut child = command
-            .env(MARK, &mark)
-            .spawn()
+        command.env(MARK, &mark);
+        let mut child = temp::spawn(&mut command)
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let log = Arc::new(Log::default());
         let stdout = child.stdout.take().unwrap();

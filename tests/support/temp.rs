@@ -7,11 +7,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use super::watchdog;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+static WRITING: RwLock<()> = RwLock::new(());
 
 #[derive(Debug)]
 pub(crate) struct TempDir {
@@ -57,10 +60,19 @@ pub(crate) fn write_file(path: &Path, content: &[u8], mode: u32) -> PathBuf {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let part = path.with_extension(format!("part{number}"));
+    let nobody_is_born = WRITING.write().unwrap_or_else(PoisonError::into_inner);
     fs::write(&part, content).unwrap();
+    drop(nobody_is_born);
     fs::set_permissions(&part, fs::Permissions::from_mode(mode)).unwrap();
     fs::rename(&part, path).unwrap();
     path.to_owned()
+}
+
+/// Starts a process while no file is open for writing. A child inherits what is open and keeps it until it has become another
+/// program; a script that is open for writing anywhere cannot be executed ("text file busy").
+pub(super) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _nothing_is_written = WRITING.read().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
 }
 
 impl Drop for TempDir {
