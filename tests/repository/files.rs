@@ -1,6 +1,8 @@
 //! How files look: a header on every source, sizes, no marks of unfinished work, runnable scripts, hooks that are tested, and a
 //! lock file without an async runtime.
 
+use std::path::Path;
+
 use super::source::code;
 use super::{document, files_below, none_wrong, shipped_sources};
 
@@ -122,8 +124,8 @@ fn every_example_hook_is_run_by_a_test() {
     let mut wrong = Vec::new();
     for hook in files_below("hooks") {
         let is_library = hook.path.starts_with("hooks/lib/");
-        let name = hook.path.rsplit('/').next().unwrap_or_default();
-        if hook.has_shebang() && !is_library && !tests.contains(name) {
+        let name = Path::new(&hook.path).file_stem().unwrap().to_string_lossy();
+        if hook.has_shebang() && !is_library && !tests.contains(&*name) {
             wrong.push(hook.path);
         }
     }
