@@ -91,7 +91,8 @@ impl Operator {
         inbox: Receiver<Event>,
     ) -> Result<Operator, String> {
         // First, so that no thread made later takes a signal the default way.
-        threads::spawn_signals(&events).map_err(|error| format!("start the signal thread: {error}"))?;
+        threads::spawn_signals(&events)
+            .map_err(|error| format!("start the signal thread: {error}"))?;
         let hooks_dir = hooks_directory(&settings.hooks_dir)?;
         let executor = executor(&settings, &events)?;
         let client = connect(&settings, &executor)?;
@@ -244,7 +245,8 @@ impl Operator {
             info!("stopping");
         }
         // Endpoints of the Service are taken out as soon as this is seen.
-        self.readiness.lacks(STOPPING, "the operator was asked to stop");
+        self.readiness
+            .lacks(STOPPING, "the operator was asked to stop");
         if self.webhook && end == End::Asked {
             // Until that has reached every API server, requests still come here and must be answered.
             self.wait_unless_urged(self.settings.stop.drain_delay);
@@ -282,7 +284,10 @@ impl Operator {
                 _ => {}
             }
         }
-        warn!("requests in flight were not answered within {} s", limit.as_secs());
+        warn!(
+            "requests in flight were not answered within {} s",
+            limit.as_secs()
+        );
     }
 }
 
@@ -292,7 +297,8 @@ fn hooks_directory(path: &Path) -> Result<PathBuf, String> {
     if path.as_os_str().is_empty() {
         return Err("hooks directory: path is required but not set; name it with --hooks-dir or SHELL_OPERATOR_HOOKS_DIR".to_owned());
     }
-    let absolute = std::path::absolute(path).map_err(|error| format!("hooks directory: '{}': {error}", path.display()))?;
+    let absolute = std::path::absolute(path)
+        .map_err(|error| format!("hooks directory: '{}': {error}", path.display()))?;
     let shown = absolute.display();
     let mut entries = match std::fs::read_dir(&absolute) {
         Ok(entries) => entries,
@@ -335,8 +341,8 @@ pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client
         server: kube.server.as_deref(),
         service_account_dir: &kube.service_account_dir,
     };
-    let config = ClusterConfig::load(&wanted, &settings::variable)
-        .map_err(|error| error.to_string())?;
+    let config =
+        ClusterConfig::load(&wanted, &settings::variable).map_err(|error| error.to_string())?;
     let limits = Limits {
         qps: kube.qps,
         burst: kube.burst,
@@ -506,14 +512,19 @@ fn certificate_source(
     {
         return webhook::Source::Secret {
             place: webhook::SecretPlace {
-                namespace: secret.namespace.clone().unwrap_or_else(|| namespace.to_owned()),
+                namespace: secret
+                    .namespace
+                    .clone()
+                    .unwrap_or_else(|| namespace.to_owned()),
                 name: secret.name.clone(),
             },
             client_authorities,
         };
     }
     if named || lying {
-        let path = |given: &Option<PathBuf>, default: &str| given.clone().unwrap_or_else(|| default.into());
+        let path = |given: &Option<PathBuf>, default: &str| {
+            given.clone().unwrap_or_else(|| default.into())
+        };
         return webhook::Source::Files {
             files: webhook::Files {
                 certificate: path(&asked.server_cert, defaults.server_cert),

@@ -1,13 +1,28 @@
-//! Index of the black-box tests.
+//! Index of the tests that see the program from outside: one target, so that the harness is compiled once.
+//!
+//! Layer 2 (black box): the built binary against a scripted API server that misbehaves on cue.
+//! Layer 3 (module `cluster`): the same binary against a real etcd and kube-apiserver, with kubectl as the client.
+//! Layer 1, the unit tests, is inline in `src`. `scripts/test` runs all three.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
+    clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "a test ends by panicking and starts processes; the rules are for what we ship"
+    reason = "a test ends by panicking, starts processes and makes threads; the rules are for what we ship"
 )]
 
+/// What needs a real API server.
+mod cluster;
+/// The harness tried on itself: a broken test language proves nothing.
+mod harness;
 /// The shell framework and every hook in `hooks/`, run the way the operator runs them.
 mod hooks;
+/// Start, stop, probes and the mistakes people make.
+mod process;
+/// Reads the repository: imports, capabilities, headers, sizes, documents.
+mod repository;
+/// The test language: `Env`, `Operator`, `Scripted`, `ControlPlane`.
+mod support;

@@ -221,7 +221,11 @@ impl Runner {
         deadline: Instant,
     ) -> Result<Outcome, Undecided> {
         let (hook, binding) = (target.hook.as_str(), target.binding.name.as_str());
-        let labels = [("hook", hook), ("binding", binding), ("uid", question.uid.as_str())];
+        let labels = [
+            ("hook", hook),
+            ("binding", binding),
+            ("uid", question.uid.as_str()),
+        ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
         let mut write_input = |file: &mut dyn std::io::Write| {
             context::write_admission(file, binding, target.kind, question.request())
@@ -248,13 +252,15 @@ impl Runner {
         let (success, errors) = if decided { (1.0, 0.0) } else { (0.0, 1.0) };
         self.metrics.add("hook_run_success_total", &labels, success);
         self.metrics.add("hook_run_errors_total", &labels, errors);
-        self.metrics.add("hook_run_allowed_errors_total", &labels, 0.0);
+        self.metrics
+            .add("hook_run_allowed_errors_total", &labels, 0.0);
     }
 }
 
 /// What the hook answered, checked.
 fn verdict(outcome: &Outcome, question: &Question, target: &Target) -> Result<Answer, Undecided> {
-    let verdict = response::Verdict::parse(&outcome.admission_response).map_err(Undecided::Response)?;
+    let verdict =
+        response::Verdict::parse(&outcome.admission_response).map_err(Undecided::Response)?;
     let (hook, binding) = (target.hook.as_str(), target.binding.name.as_str());
     for advice in &verdict.advice {
         warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "{advice}");
@@ -287,7 +293,10 @@ enum Undecided {
 impl std::fmt::Display for Undecided {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Undecided::RateLimit => write!(formatter, "no turn under the hook's settings.executionMinInterval before the deadline"),
+            Undecided::RateLimit => write!(
+                formatter,
+                "no turn under the hook's settings.executionMinInterval before the deadline"
+            ),
             Undecided::Run(error) => write!(formatter, "{error}"),
             Undecided::Response(error) => write!(formatter, "{error}"),
         }
@@ -298,7 +307,10 @@ impl Undecided {
     /// What may be told to whoever was refused.
     fn reason(&self, limit: Duration) -> String {
         match self {
-            Undecided::RateLimit => format!("not run within {} because of its rate limit", seconds(limit)),
+            Undecided::RateLimit => format!(
+                "not run within {} because of its rate limit",
+                seconds(limit)
+            ),
             Undecided::Run(RunError {
                 failure: Failure::TimedOut { .. },
                 ..
@@ -312,7 +324,10 @@ impl Undecided {
 
 /// A denial because of a failure, in the words of SO-43.
 fn failed(hook: &str, reason: &str) -> Answer {
-    Answer::deny(FAILED, format!("Shell-operator hook '{hook}' error: {reason}."))
+    Answer::deny(
+        FAILED,
+        format!("Shell-operator hook '{hook}' error: {reason}."),
+    )
 }
 
 /// Nothing is behind this path. Denied and not 404, which `failurePolicy: Ignore` would let pass; the text is the original's.
@@ -320,7 +335,8 @@ fn no_hook(path: &str, id: &ReviewId) -> Answer {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let configuration = parts.next().unwrap_or_default();
     let webhook = parts.next().unwrap_or_default();
-    let message = format!("handle AdmissionReview: no hook found for '{configuration}' '{webhook}'");
+    let message =
+        format!("handle AdmissionReview: no hook found for '{configuration}' '{webhook}'");
     warn!(uid = id.uid.as_str(); "{message}");
     Answer::deny(FAILED, message)
 }

@@ -127,7 +127,9 @@ fn credential(field: &str) -> Option<String> {
     }
     if scheme.eq_ignore_ascii_case("basic") {
         let decoded = BASE64_STANDARD.decode(rest.trim()).ok()?;
-        return String::from_utf8(decoded).ok().filter(|pair| pair.contains(':'));
+        return String::from_utf8(decoded)
+            .ok()
+            .filter(|pair| pair.contains(':'));
     }
     None
 }

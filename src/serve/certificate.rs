@@ -245,12 +245,7 @@ pub(crate) fn to_secret(stored: &Stored) -> BTreeMap<String, String> {
 
 /// Reads back what `to_secret` wrote. `None` if anything is missing or unreadable: then a new state is made.
 pub(crate) fn from_secret(content: &BTreeMap<String, String>) -> Option<Stored> {
-    let text = |key: &str| {
-        content
-            .get(key)
-            .filter(|value| !value.is_empty())
-            .cloned()
-    };
+    let text = |key: &str| content.get(key).filter(|value| !value.is_empty()).cloned();
     let state: BTreeMap<&str, &str> = content
         .get(key::STATE)?
         .lines()

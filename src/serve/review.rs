@@ -191,7 +191,9 @@ impl Question {
         let object = self.object()?;
         let named: Named = match serde_json::from_slice(object) {
             Ok(named) => named,
-            Err(error) => return Some(format!("the object is not a well-formed resource: {error}")),
+            Err(error) => {
+                return Some(format!("the object is not a well-formed resource: {error}"));
+            }
         };
         let given = |name: &Option<String>| name.as_deref().is_some_and(|name| !name.is_empty());
         if given(&named.metadata.name) || given(&named.metadata.generate_name) {
@@ -204,10 +206,7 @@ impl Question {
 
 /// Where `part`, which was borrowed from `whole`, stands in it.
 fn position(whole: &[u8], part: &str) -> Range<usize> {
-    let start = part
-        .as_ptr()
-        .addr()
-        .saturating_sub(whole.as_ptr().addr());
+    let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
     start..start.saturating_add(part.len())
 }
 
@@ -354,7 +353,8 @@ mod tests {
     #[test]
     fn an_answer_repeats_uid_and_version_hx_13_aw_66() {
         for version in ["v1", "v1beta1"] {
-            let question = Question::parse(review(version, r#"{"uid":"u","object":null}"#)).unwrap();
+            let question =
+                Question::parse(review(version, r#"{"uid":"u","object":null}"#)).unwrap();
             assert_eq!(question.object(), None);
             let answer = Answer {
                 allowed: true,
@@ -376,7 +376,10 @@ mod tests {
             (b"{".to_vec(), "Invalid JSON payload"),
             (b"".to_vec(), "Invalid JSON payload"),
             (deep.into_bytes(), "nested deeper than 1000"),
-            (review("v2", "{}"), "got 'AdmissionReview' of 'admission.k8s.io/v2'"),
+            (
+                review("v2", "{}"),
+                "got 'AdmissionReview' of 'admission.k8s.io/v2'",
+            ),
             (review("v1", "null"), "Missing parameters: request"),
             (review("v1", "{}"), "Missing parameters: request.uid"),
         ];

@@ -78,9 +78,15 @@ impl Rotation {
     /// The CAs that callers must be told of, each once.
     pub(crate) fn bundle(&self) -> String {
         let served = self.served.as_ref().map(|offer| &offer.bundle);
-        let announced = self.announced.as_ref().map(|announced| &announced.offer.bundle);
+        let announced = self
+            .announced
+            .as_ref()
+            .map(|announced| &announced.offer.bundle);
         let mut bundle = String::new();
-        for pem in [served, announced, self.retired.as_ref()].into_iter().flatten() {
+        for pem in [served, announced, self.retired.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             let text = String::from_utf8_lossy(&pem.bytes);
             if !bundle.contains(text.trim()) {
                 bundle.push_str(text.trim());

@@ -108,7 +108,10 @@ struct Found {
 }
 
 fn fetch(client: &Client, place: &SecretPlace) -> Result<Option<Found>, String> {
-    let path = format!("/api/v1/namespaces/{}/secrets/{}", place.namespace, place.name);
+    let path = format!(
+        "/api/v1/namespaces/{}/secrets/{}",
+        place.namespace, place.name
+    );
     let object: Value = match client.get_json(&path) {
         Ok(object) => object,
         Err(error) if error.is_not_found() => return Ok(None),
@@ -136,8 +139,12 @@ fn keep(
     let stored = found
         .as_ref()
         .and_then(|found| certificate::from_secret(&found.content));
-    let next = certificate::advance(stored.as_ref(), wish, Timestamp::now())
-        .map_err(|error| format!("cannot make a certificate for {}: {error}", wish.names.join(", ")))?;
+    let next = certificate::advance(stored.as_ref(), wish, Timestamp::now()).map_err(|error| {
+        format!(
+            "cannot make a certificate for {}: {error}",
+            wish.names.join(", ")
+        )
+    })?;
     let Some(next) = next else {
         return Ok(found.map(|found| found.content).unwrap_or_default());
     };
@@ -184,7 +191,12 @@ fn write(
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("data".to_owned(), json!(encoded));
             }
-            register::write(client, Method::Put, &format!("{base}/{}", place.name), &object)
+            register::write(
+                client,
+                Method::Put,
+                &format!("{base}/{}", place.name),
+                &object,
+            )
         }
     }
 }

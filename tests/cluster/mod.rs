@@ -1,0 +1,9 @@
+//! Layer 3: the built binary against a real etcd and kube-apiserver, with kubectl as the client.
+//!
+//! What a user relies on is proven here. All tests share one control plane, each in its own namespace; the name of this module is
+//! what `scripts/test quick` leaves out.
+
+/// Every way to log in, and every way to be turned away.
+mod access;
+/// The harness's own part that needs a control plane.
+mod plane;
