@@ -72,7 +72,8 @@ pub(crate) enum Reason<'a> {
     Admission {
         binding: &'a str,
         kind: AdmissionKind,
-        request: &'a RawValue,
+        /// JSON, written as it is.
+        request: &'a [u8],
     },
     Conversion {
         binding: &'a str,
@@ -153,7 +154,7 @@ fn write_context(out: &mut dyn Write, context: &BindingContext<'_>) -> io::Resul
             field(out, "type", kind.as_str())?;
             // Hooks always see v1, whatever version the API server spoke.
             out.write_all(b",\"review\":{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":")?;
-            out.write_all(request.get().as_bytes())?;
+            out.write_all(request)?;
             out.write_all(b"}")?;
         }
         Reason::Conversion { .. } => write_conversion(out, &context.reason)?,
@@ -385,7 +386,7 @@ mod tests {
                 Reason::Admission {
                     binding: "policy.example.com",
                     kind,
-                    request: &request,
+                    request: request.get().as_bytes(),
                 },
                 &[Snapshot {
                     name: "secrets",

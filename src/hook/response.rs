@@ -160,7 +160,7 @@ impl AdmissionAnswer {
         &self,
         kind: AdmissionKind,
         operation: &str,
-        object: Option<&RawValue>,
+        object: Option<&[u8]>,
     ) -> Result<(), ResponseError> {
         let Some(patch) = &self.verdict.patch else {
             return Ok(());
@@ -175,7 +175,7 @@ impl AdmissionAnswer {
             (_, Some(object)) => object,
         };
         let object: Value =
-            serde_json::from_str(object.get()).map_err(|_error| ResponseError::PatchObject)?;
+            serde_json::from_slice(object).map_err(|_error| ResponseError::PatchObject)?;
         if object.is_null() {
             return Err(ResponseError::PatchOn(operation.to_owned()));
         }

@@ -313,15 +313,27 @@ fn a_patch_is_tried_before_it_is_sent() {
     let null = raw(&Value::Null);
     let good = answer("/metadata/x");
     assert_eq!(
-        good.check_patch(AdmissionKind::Mutating, "CREATE", Some(&object)),
+        good.check_patch(
+            AdmissionKind::Mutating,
+            "CREATE",
+            Some(object.get().as_bytes())
+        ),
         Ok(())
     );
     assert_eq!(
-        good.check_patch(AdmissionKind::Mutating, "UPDATE", Some(&object)),
+        good.check_patch(
+            AdmissionKind::Mutating,
+            "UPDATE",
+            Some(object.get().as_bytes())
+        ),
         Ok(())
     );
     assert_eq!(
-        good.check_patch(AdmissionKind::Validating, "CREATE", Some(&object)),
+        good.check_patch(
+            AdmissionKind::Validating,
+            "CREATE",
+            Some(object.get().as_bytes())
+        ),
         Err(ResponseError::PatchFromValidating)
     );
     for (operation, object) in [
@@ -335,12 +347,16 @@ fn a_patch_is_tried_before_it_is_sent() {
             good.check_patch(
                 AdmissionKind::Mutating,
                 operation,
-                object.map(|object| &**object)
+                object.map(|object| object.get().as_bytes())
             ),
             Err(ResponseError::PatchOn(operation.to_owned()))
         );
     }
-    match answer("/spec/x").check_patch(AdmissionKind::Mutating, "CREATE", Some(&object)) {
+    match answer("/spec/x").check_patch(
+        AdmissionKind::Mutating,
+        "CREATE",
+        Some(object.get().as_bytes()),
+    ) {
         Err(ResponseError::Patch(error)) => {
             assert_eq!((error.index, error.problem), (0, Problem::MissingParent))
         }

@@ -13,13 +13,13 @@ use super::binding::{
 };
 use super::config::Findings;
 use super::crontab::Crontab;
-use crate::duration;
 use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
 use super::tree::{Node, Step};
 use super::wire::{
     Wire, WireConversion, WireFields, WireKubernetes, WireLabels, WireNamespace, WireSchedule,
     WireSettings,
 };
+use crate::duration;
 use crate::jq::Filter;
 
 /// Turns a tree that fits the v1 schema into a configuration.

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use log::{debug, info, warn};
 
 use super::caller::Callers;
@@ -21,7 +23,9 @@ use super::review::{self, Answer, Question, ReviewId};
 use super::{Head, Request, Respond, Response};
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream};
 use crate::hook::binding::{AdmissionBinding, AdmissionKind};
-use crate::hook::{self, Registry, context, response};
+use crate::hook::context::{BindingContext, Reason, write_contexts};
+use crate::hook::response::{AdmissionAnswer, ResponseError};
+use crate::hook::{self, Registry};
 use crate::logger::HookLog;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
@@ -228,7 +232,13 @@ impl Runner {
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
         let mut write_input = |file: &mut dyn std::io::Write| {
-            context::write_admission(file, binding, target.kind, question.request())
+            let reason = Reason::Admission {
+                binding,
+                kind: target.kind,
+                request: question.request(),
+            };
+            let snapshots = &[];
+            write_contexts(file, &[BindingContext { reason, snapshots }])
         };
         let outcome = self.executor.run(Run {
             hook_name: hook,
@@ -259,26 +269,29 @@ impl Runner {
 
 /// What the hook answered, checked.
 fn verdict(outcome: &Outcome, question: &Question, target: &Target) -> Result<Answer, Undecided> {
-    let verdict =
-        response::Verdict::parse(&outcome.admission_response).map_err(Undecided::Response)?;
+    let answer =
+        AdmissionAnswer::parse(&outcome.admission_response).map_err(Undecided::Response)?;
+    answer
+        .check_patch(target.kind, &question.operation, question.object())
+        .map_err(Undecided::Response)?;
     let (hook, binding) = (target.hook.as_str(), target.binding.name.as_str());
-    for advice in &verdict.advice {
+    for advice in &answer.advice {
         warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "{advice}");
     }
-    let patch = verdict
-        .patch_for(target.kind, &question.operation, question.object())
-        .map_err(Undecided::Response)?;
     if !outcome.patches.is_empty() || !outcome.metrics.is_empty() {
         warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "object patches and metrics of admission hooks are not applied by this version");
     }
+    let verdict = answer.verdict;
     Ok(Answer {
         allowed: verdict.allowed,
-        code: verdict.code.unwrap_or(FORBIDDEN),
+        code: verdict.code,
         message: verdict.message,
         reason: verdict.reason,
         warnings: verdict.warnings,
         audit_annotations: verdict.audit_annotations,
-        patch,
+        patch: verdict
+            .patch
+            .map(|patch| BASE64_STANDARD.encode(patch.json)),
     })
 }
 
@@ -287,7 +300,7 @@ fn verdict(outcome: &Outcome, question: &Question, target: &Target) -> Result<An
 enum Undecided {
     RateLimit,
     Run(RunError),
-    Response(response::ResponseError),
+    Response(ResponseError),
 }
 
 impl std::fmt::Display for Undecided {

@@ -254,7 +254,8 @@ pub(crate) struct Answer {
     pub(crate) allowed: bool,
     pub(crate) code: u16,
     pub(crate) message: String,
-    pub(crate) reason: Option<String>,
+    /// Empty for none.
+    pub(crate) reason: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: BTreeMap<String, String>,
     /// A JSON Patch in base64; none when it would change nothing.
@@ -282,7 +283,7 @@ impl Answer {
                 status: (!self.allowed).then_some(WireStatus {
                     code: self.code,
                     message: &self.message,
-                    reason: self.reason.as_deref(),
+                    reason: &self.reason,
                 }),
                 patch_type: self.patch.as_ref().map(|_| "JSONPatch"),
                 patch: self.patch.as_deref(),
@@ -322,8 +323,8 @@ struct WireResponse<'a> {
 struct WireStatus<'a> {
     code: u16,
     message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
 }
 
 #[cfg(test)]

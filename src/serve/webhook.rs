@@ -19,15 +19,15 @@ use serde_json::Value;
 
 use super::admission::{Admission, Runner};
 use super::caller::Callers;
+pub(crate) use super::certificate::Wish;
 use super::plural::Plurals;
 use super::pool::Pool;
 use super::probe::Readiness;
+pub(crate) use super::register::Address;
 pub(crate) use super::register::Announcement;
 use super::register::{self, Ensured};
 use super::rotation::{Rotation, Step};
 use super::source::Offer;
-pub(crate) use super::register::Address;
-pub(crate) use super::certificate::Wish;
 pub(crate) use super::source::{SecretPlace, Source};
 pub(crate) use super::tls::Files;
 use super::{Limits, Listen, Respond, Server, tls};
@@ -147,7 +147,11 @@ impl Webhook {
                     let _ = self.parts.events.send(Event::Failed { reason });
                     return;
                 }
-                Err(Failure::Passing { part, reason, at_least }) => {
+                Err(Failure::Passing {
+                    part,
+                    reason,
+                    at_least,
+                }) => {
                     self.parts.readiness.lacks(part, &reason);
                     serving.complain(&reason, "trying on");
                     serving.pause = (serving.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -239,9 +243,17 @@ impl Webhook {
         };
         let identity = current.load();
         let now = Timestamp::now();
-        let left = identity.not_after.as_second().saturating_sub(now.as_second());
-        #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^52")]
-        self.parts.metrics.set("webhook_certificate_expiry_seconds", &[], left as f64);
+        let left = identity
+            .not_after
+            .as_second()
+            .saturating_sub(now.as_second());
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds of a certificate's life are far below 2^52"
+        )]
+        self.parts
+            .metrics
+            .set("webhook_certificate_expiry_seconds", &[], left as f64);
         if left <= 0 {
             return Err(format!(
                 "the certificate expired at {}; replace it or let the operator make its own",
@@ -255,7 +267,10 @@ impl Webhook {
             .warned
             .is_some_and(|warned| now.as_second().saturating_sub(warned.as_second()) < 24 * 3600);
         if soon && !self_managed && !said_today {
-            warn!("the certificate expires at {} and nobody has renewed it yet", identity.not_after);
+            warn!(
+                "the certificate expires at {} and nobody has renewed it yet",
+                identity.not_after
+            );
             serving.warned = Some(now);
         }
         Ok(())
@@ -271,7 +286,10 @@ impl Webhook {
                 plurals,
                 &bundle,
             );
-            if webhooks.as_array().is_some_and(|webhooks| !webhooks.is_empty()) {
+            if webhooks
+                .as_array()
+                .is_some_and(|webhooks| !webhooks.is_empty())
+            {
                 self.ensure(kind, &webhooks)?;
             }
         }
@@ -283,7 +301,10 @@ impl Webhook {
         let done = register::ensure(&self.parts.client, kind, &self.plan.announcement, webhooks);
         let done = done.map_err(|error| Failure::Passing {
             part: REGISTRATION,
-            reason: format!("cannot register {} webhooks: {error}", kind.as_str().to_lowercase()),
+            reason: format!(
+                "cannot register {} webhooks: {error}",
+                kind.as_str().to_lowercase()
+            ),
             at_least: error.retry_after(),
         })?;
         let count = webhooks.as_array().map_or(0, Vec::len);
