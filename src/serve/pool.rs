@@ -163,17 +163,17 @@ mod tests {
     fn a_job_that_is_too_late_is_never_begun() {
         let (pool, _events) = pool(1);
         let (release, released) = bounded::<()>(0);
+        let (begin, began) = bounded::<()>(1);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
                 let work = move || {
+                    begin.send(()).unwrap();
                     let _ = released.recv();
                     1
                 };
                 pool.run(work, soon(), Duration::ZERO)
             });
-            while pool.idle.load(Ordering::Acquire) > 0 || !pool.jobs.is_empty() {
-                std::thread::yield_now();
-            }
+            began.recv().unwrap();
             let begun = Arc::new(AtomicUsize::new(0));
             let seen = Arc::clone(&begun);
             let late = pool.run(

@@ -79,6 +79,7 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("validating-webhook-ca", "/ca", |s| s.admission.ca == Some(PathBuf::from("/ca"))),
     ("validating-webhook-tls-secret", "n/s", |s| s.admission.tls_secret
         == Some(SecretName { namespace: Some("n".to_owned()), name: "s".to_owned() })),
+    ("validating-webhook-certificate-lifetime", "24h", |s| s.admission.certificate_lifetime == Duration::from_secs(24 * 3600)),
     ("validating-webhook-client-ca", "/cc", |s| s.admission.client_cas == [PathBuf::from("/cc")]),
     ("validating-webhook-client-name", "kube apiserver", |s| s.admission.client_names == ["kube apiserver"]),
     ("validating-webhook-client-auth-file", "/a", |s| s.admission.client_auth_file == Some(PathBuf::from("/a"))),
@@ -93,6 +94,7 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("conversion-webhook-ca", "/ca", |s| s.conversion.ca == Some(PathBuf::from("/ca"))),
     ("conversion-webhook-tls-secret", "s", |s| s.conversion.tls_secret
         == Some(SecretName { namespace: None, name: "s".to_owned() })),
+    ("conversion-webhook-certificate-lifetime", "24h", |s| s.conversion.certificate_lifetime == Duration::from_secs(24 * 3600)),
     ("conversion-webhook-client-ca", "/cc", |s| s.conversion.client_cas == [PathBuf::from("/cc")]),
     ("conversion-webhook-client-name", "n", |s| s.conversion.client_names == ["n"]),
     ("conversion-webhook-client-auth-file", "/a", |s| s.conversion.client_auth_file == Some(PathBuf::from("/a"))),
