@@ -135,6 +135,7 @@ impl Changes {
         self
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "stores will ask"))]
     pub(crate) fn contains(self, change: Change) -> bool {
         match change {
             Change::Added => self.added,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::binding::{
-    AdmissionKind, Changes, FailurePolicy, MAIN_QUEUE, Namespaces, RateLimit, ReinvocationPolicy,
-    SideEffects, Version,
+    AdmissionKind, Change, Changes, FailurePolicy, MAIN_QUEUE, Namespaces, RateLimit,
+    ReinvocationPolicy, SideEffects, Version,
 };
 use super::*;
 
@@ -191,6 +191,7 @@ fn kubernetes_bindings_have_defaults() {
     assert_eq!(binding.kind, "Pod");
     assert_eq!(binding.api_version, None);
     assert_eq!(binding.changes, Changes::ALL);
+    assert!(binding.changes.contains(Change::Deleted));
     assert!(
         binding.execute_on_synchronization
             && binding.wait_for_synchronization

@@ -6,7 +6,15 @@
 mod admission;
 pub(crate) mod binding;
 pub(crate) mod config;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "contexts of queued runs are written by queues")
+)]
 pub(crate) mod context;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the schedule thread will ask for the next time")
+)]
 pub(crate) mod crontab;
 mod discover;
 pub(crate) mod json_patch;
@@ -40,8 +48,6 @@ pub(crate) struct Hook {
     pub(crate) name: String,
     /// The absolute path.
     pub(crate) path: PathBuf,
-    /// The name for temporary files.
-    pub(crate) safe_name: String,
     pub(crate) config: Config,
 }
 
@@ -94,7 +100,7 @@ pub(crate) enum LoadError {
     NoDirectory,
     Missing(PathBuf),
     Unreadable { path: PathBuf, error: io::Error },
-    Hook { name: String, error: Box<HookError> },
+    Hook(Box<HookError>),
 }
 
 impl fmt::Display for HookError {
@@ -130,7 +136,7 @@ impl fmt::Display for LoadError {
             Self::Unreadable { path, error } => {
                 write!(out, "hooks directory: read '{}': {error}", path.display())
             }
-            Self::Hook { error, .. } => error.fmt(out),
+            Self::Hook(error) => error.fmt(out),
         }
     }
 }
@@ -163,10 +169,7 @@ impl Registry {
                         error: error.to_string(),
                     });
                 }
-                Err(error) => {
-                    let error = Box::new(error);
-                    return Err(LoadError::Hook { name, error });
-                }
+                Err(error) => return Err(LoadError::Hook(Box::new(error))),
             }
         }
         route::drop_shared_aliases(&mut registry.routes);
@@ -182,14 +185,6 @@ impl Registry {
         Ok(())
     }
 
-    /// The route for a request's path, in either form.
-    pub(crate) fn route(&self, path: &str) -> Option<&Route> {
-        let path = normalize(path);
-        self.routes
-            .iter()
-            .find(|route| route.path == path || route.alias.as_ref() == Some(&path))
-    }
-
     /// The hook and the binding behind a route.
     pub(crate) fn admission(&self, route: &Route) -> Option<(&Hook, &binding::AdmissionBinding)> {
         let hook = self.hooks.get(route.hook)?;
@@ -198,6 +193,7 @@ impl Registry {
     }
 
     /// Indexes of the hooks to run at start: by their order, hooks of the same order as they stand.
+    #[cfg_attr(not(test), expect(dead_code, reason = "queues will run them"))]
     pub(crate) fn on_startup(&self) -> Vec<usize> {
         let mut hooks: Vec<(i64, usize)> = self
             .hooks
@@ -250,7 +246,6 @@ fn load_hook(name: &str, path: &Path, run_config: RunConfig<'_>) -> Result<Hook,
     Ok(Hook {
         name: name.to_owned(),
         path: path.to_owned(),
-        safe_name: name::safe_name(name),
         config: parsed.config,
     })
 }

@@ -186,6 +186,10 @@ impl AdmissionAnswer {
 }
 
 /// What a conversion hook answered.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the conversion server will read it")
+)]
 #[derive(Debug)]
 pub(crate) enum ConversionAnswer {
     /// The objects as the hook wrote them.
@@ -196,6 +200,10 @@ pub(crate) enum ConversionAnswer {
 
 impl ConversionAnswer {
     /// Reads the response file of a conversion hook.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the conversion server will read it")
+    )]
     pub(crate) fn parse(file: &[u8]) -> Result<ConversionAnswer, ResponseError> {
         let mut answer = first(&mut documents(file))?;
         if let Some(message) = text("failedMessage", answer.take_some("failedMessage")?)?

@@ -67,6 +67,15 @@ fn load(files: &[(&str, &str)]) -> Result<Registry, LoadError> {
     Registry::load(hooks(files).path(), &print_file, false)
 }
 
+/// The route for a request's path, in either form.
+fn route<'a>(registry: &'a Registry, path: &str) -> Option<&'a Route> {
+    let path = normalize(path);
+    registry
+        .routes
+        .iter()
+        .find(|route| route.path == path || route.alias.as_ref() == Some(&path))
+}
+
 fn webhook(section: &str, names: &[&str]) -> String {
     let mut text = format!("configVersion: v1\n{section}:\n");
     for name in names {
@@ -95,7 +104,6 @@ fn hooks_are_named_by_their_path_and_kept_in_order() {
         .map(|hook| hook.name.as_str())
         .collect();
     assert_eq!(names, ["a.sh", "b/hook.sh", "c.sh", "d.sh"]);
-    assert_eq!(registry.hooks[1].safe_name, "b-hook-sh");
     assert!(registry.hooks[1].path.is_absolute());
     assert_eq!(registry.on_startup(), [1, 2, 0]);
     assert!(registry.broken.is_empty());
@@ -239,9 +247,7 @@ fn a_path_has_the_hook_and_the_webhook() {
         ("/", None),
         ("", None),
     ] {
-        let found = registry
-            .route(path)
-            .map(|route| (route.hook, route.kind, route.binding));
+        let found = route(&registry, path).map(|route| (route.hook, route.kind, route.binding));
         assert_eq!(found, expected, "{path}");
     }
 }
@@ -312,16 +318,16 @@ fn an_ambiguous_alias_is_not_served() {
         ),
     ])
     .unwrap();
-    assert!(registry.route("/hooks/x-example-com").is_none());
-    assert!(registry.route("/hooks/x-example-com-org").is_none());
-    assert!(registry.route("/hooks/y-example-com").is_some());
+    assert!(route(&registry, "/hooks/x-example-com").is_none());
+    assert!(route(&registry, "/hooks/x-example-com-org").is_none());
+    assert!(route(&registry, "/hooks/y-example-com").is_some());
     for (path, hook) in [
         ("/hooks/a-sh/x-example-com", 0),
         ("/hooks/b-sh/x-example-com", 1),
         ("/hooks/d-sh/x-example-com-org", 3),
     ] {
         assert_eq!(
-            registry.route(path).map(|route| route.hook),
+            route(&registry, path).map(|route| route.hook),
             Some(hook),
             "{path}"
         );
