@@ -4,7 +4,13 @@
 mod duration;
 mod executor;
 mod hook;
-#[cfg_attr(not(test), expect(dead_code, reason = "filters are compiled at load and applied by stores"))]
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "filters are compiled at load and applied by stores"
+    )
+)]
 mod jq;
 mod kube;
 mod logger;

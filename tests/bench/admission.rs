@@ -59,7 +59,12 @@ impl Figures {
 }
 
 /// Runs `work` `total` times on `callers` threads; each thread makes its own caller first.
-fn measure<C>(callers: usize, total: usize, make: impl Fn(usize) -> C + Sync, work: impl Fn(&mut C, usize) + Sync) -> Figures {
+fn measure<C>(
+    callers: usize,
+    total: usize,
+    make: impl Fn(usize) -> C + Sync,
+    work: impl Fn(&mut C, usize) + Sync,
+) -> Figures {
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
@@ -81,7 +86,10 @@ fn measure<C>(callers: usize, total: usize, make: impl Fn(usize) -> C + Sync, wo
                 })
             })
             .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     });
     let elapsed = start.elapsed();
     latencies.sort();
@@ -90,7 +98,10 @@ fn measure<C>(callers: usize, total: usize, make: impl Fn(usize) -> C + Sync, wo
 
 /// The bare cost: no server, no operator.
 pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) -> Figures {
-    let context = format!("[{{\"binding\":\"b\",\"type\":\"Validating\",\"review\":{}}}]", review(0));
+    let context = format!(
+        "[{{\"binding\":\"b\",\"type\":\"Validating\",\"review\":{}}}]",
+        review(0)
+    );
     measure(
         callers,
         total,
@@ -100,7 +111,10 @@ pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) ->
             own
         },
         |own: &mut PathBuf, call| {
-            let (input, output) = (own.join(format!("{call}.json")), own.join(format!("{call}.out")));
+            let (input, output) = (
+                own.join(format!("{call}.json")),
+                own.join(format!("{call}.out")),
+            );
             fs::write(&input, &context).unwrap();
             let status = Command::new(hook)
                 .env("BINDING_CONTEXT_PATH", &input)
@@ -117,7 +131,12 @@ pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) ->
 
 /// Calls of the operator's webhook port.
 pub(crate) fn served(target: &Target, callers: usize, total: usize) -> Figures {
-    measure(callers, total, |_| target.connect(), |stream, call| target.call(stream, call))
+    measure(
+        callers,
+        total,
+        |_| target.connect(),
+        |stream, call| target.call(stream, call),
+    )
 }
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -151,7 +170,9 @@ impl Target {
     pub(crate) fn connect(&self) -> TlsStream {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_nodelay(true).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         let name = ServerName::from(self.address.ip());
         let session = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
         StreamOwned::new(session, socket)
@@ -167,7 +188,10 @@ impl Target {
         );
         stream.write_all((head + &body).as_bytes()).unwrap();
         let answer = read_answer(stream);
-        assert!(answer.contains(&format!("\"uid\":\"u-{call}\"")), "{answer}");
+        assert!(
+            answer.contains(&format!("\"uid\":\"u-{call}\"")),
+            "{answer}"
+        );
         assert!(answer.contains("\"allowed\":true"), "{answer}");
     }
 }
@@ -180,7 +204,11 @@ fn read_answer(stream: &mut TlsStream) -> String {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length: usize = head
                 .lines()
-                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().parse().unwrap()))
+                .find_map(|line| {
+                    line.to_ascii_lowercase()
+                        .strip_prefix("content-length:")
+                        .map(|n| n.trim().parse().unwrap())
+                })
                 .unwrap_or(0);
             if body.len() >= length {
                 return body.to_owned();
@@ -201,7 +229,11 @@ fn review(call: usize) -> String {
 }
 
 /// Floor and operator in turns, so that a busy moment of the machine hits both.
-pub(crate) fn in_turns(turns: usize, mut floor: impl FnMut() -> Figures, mut served: impl FnMut() -> Figures) -> (Figures, Figures) {
+pub(crate) fn in_turns(
+    turns: usize,
+    mut floor: impl FnMut() -> Figures,
+    mut served: impl FnMut() -> Figures,
+) -> (Figures, Figures) {
     let (mut floors, mut ours) = (floor(), served());
     for _ in 1..turns {
         floors = floors.merge(floor());
