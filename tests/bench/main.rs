@@ -53,7 +53,7 @@ fn start(cluster: &ControlPlane, program: Option<&str>) -> (Env, Operator, Targe
     let mut env = Env::new().kubeconfig(&cluster.admin());
     let address = env.free();
     let ip = env.address().to_string();
-    let pair = authority.server(&[&ip, "bench.default.svc"], Validity::Valid);
+    let pair = authority.server(&[&ip, "bench.default.svc"], Validity::Now);
     for (name, content) in [
         ("tls.crt", &pair.certificate_pem),
         ("tls.key", &pair.key_pem),
@@ -87,11 +87,7 @@ fn start(cluster: &ControlPlane, program: Option<&str>) -> (Env, Operator, Targe
         Some(program) => env.spawn_program(program, &["start"]),
         None => env.start(),
     };
-    let target = Target::new(
-        address,
-        "/hooks/n0-bench-example-com",
-        &authority.pem,
-    );
+    let target = Target::new(address, "/hooks/n0-bench-example-com", &authority.pem);
     support::wait_for("the webhook server", Duration::from_secs(30), || {
         std::net::TcpStream::connect(address).is_ok()
     });
