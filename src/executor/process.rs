@@ -252,6 +252,7 @@ impl Drop for Running {
         let abandoned = Abandoned {
             pid: self.pid,
             kill_at: Instant::now() + self.keeper.kill_grace,
+            _pipes: (self.stdout.take(), self.stderr.take()),
             _directory: self.directory.take(),
         };
         // Sending fails only when the reaper is gone, that is when the process is about to exit.

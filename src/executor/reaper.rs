@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::process::{ChildStderr, ChildStdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// As process 1 we also get orphans of others (`kubectl exec`), without any run of ours ending.
 const INIT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A process that got KILL and has not ended is inside the kernel; it is asked for again after this.
-const KILLED_PAUSE: Duration = Duration::from_millis(20);
+/// How often given-up processes are looked at until they have ended. There are few of them and not for long.
+const ABANDONED_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the reaper is told.
 pub(super) enum Wake {
@@ -53,6 +54,8 @@ pub(super) enum Wake {
 pub(super) struct Abandoned {
     pub(super) pid: Pid,
     pub(super) kill_at: Instant,
+    /// Kept open and unread: a hook that says something while it cleans up must not be killed by a closed pipe.
+    pub(super) _pipes: (Option<ChildStdout>, Option<ChildStderr>),
     /// Removed when this is dropped, which is after the process is gone.
     pub(super) _directory: Option<RunDirectory>,
 }
@@ -141,9 +144,10 @@ impl Reaper {
     }
 
     fn next_wake(&self, is_connected: bool) -> Result<Wake, RecvTimeoutError> {
-        let kills = self.abandoned.iter().map(|abandoned| abandoned.kill_at);
+        let look_at = (!self.abandoned.is_empty()).then(|| Instant::now() + ABANDONED_INTERVAL);
         let stop = self.stop.as_ref().filter(|stop| !stop.is_killed);
-        let next = kills
+        let next = look_at
+            .into_iter()
             .chain(self.scan_at)
             .chain(self.watch_at)
             .chain(stop.map(|stop| stop.kill_at))
@@ -156,7 +160,7 @@ impl Reaper {
                 .map_err(|_| RecvTimeoutError::Disconnected),
             // A closed channel would answer at once, for ever.
             _ => {
-                std::thread::sleep(KILLED_PAUSE);
+                std::thread::sleep(ABANDONED_INTERVAL);
                 Err(RecvTimeoutError::Timeout)
             }
         }
@@ -220,22 +224,31 @@ impl Reaper {
         }
     }
 
-    /// Kills given-up groups whose grace is over, and reaps their leaders.
+    /// Reaps given-up processes that have ended, and kills the groups of those whose grace is over.
     fn end_abandoned(&mut self, now: Instant) {
-        let registry = &self.registry;
-        let mut has_ended_one = false;
-        self.abandoned.retain_mut(|abandoned| {
-            if abandoned.kill_at > now {
+        let before = self.abandoned.len();
+        let (registry, groups) = (&self.registry, &mut self.groups);
+        let adopts = self.adopt_orphans;
+        self.abandoned.retain(|abandoned| {
+            let pid = abandoned.pid;
+            if !registry.has_ended(pid) && abandoned.kill_at > now {
                 return true;
             }
-            if matches!(registry.reap(abandoned.pid, Signal::KILL), Ok(None)) {
-                abandoned.kill_at = now + KILLED_PAUSE;
+            // Members of the group that outlive their leader keep what is left of their grace, if we can find them later.
+            let signal = if adopts && abandoned.kill_at > now {
+                Signal::TERM
+            } else {
+                Signal::KILL
+            };
+            if matches!(registry.reap(pid, signal), Ok(None)) {
                 return true;
             }
-            has_ended_one = true;
+            if adopts && rustix::process::test_kill_process_group(pid).is_ok() {
+                groups.push(pid.as_raw_pid());
+            }
             false
         });
-        if has_ended_one {
+        if self.abandoned.len() < before {
             self.scan_soon();
         }
     }

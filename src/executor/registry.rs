@@ -75,6 +75,12 @@ impl Registry {
         }
     }
 
+    /// Whether a child waits to be reaped.
+    pub(super) fn has_ended(&self, pid: Pid) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(wait(&WaitId::Pid(pid), options), Ok(None))
+    }
+
     /// Reaps a child that has ended, after a last signal to what is left of its group; nothing while the child runs.
     ///
     /// The signal comes first because the group's number is ours only as long as its leader is not reaped.
