@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 /// Linux shows times to programs in hundredths of a second (USER_HZ) on every architecture we are built for.
-const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// LIMIT: a `stat` line has 52 numbers of at most 20 digits and a name of at most 64 bytes.
 const STAT_BYTES: usize = 2048;

@@ -78,8 +78,9 @@ pub(crate) enum Inherit {
 /// What a run is for. Decides which files are made before it and read after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunKind {
-    /// The hook must answer a review. Metrics and patches are rare here, so their files are made by the hook if it writes them.
+    /// The hook must answer a review.
     Admission,
+    /// The hook must convert objects.
     Conversion,
     /// Start, schedule and object events: no answer.
     Other,
@@ -287,8 +288,8 @@ impl Executor {
             .follow(deadline, &mut watch_output)
             .map_err(Failure::Watch)?;
         match (end, directory) {
-            (End::Exited(Exit::Code(0), usage), Some(directory)) => {
-                let outcome = collect(&directory, kind).map_err(Failure::Result)?;
+            (End::Exited(Exit::Code(0), usage), Some(mut directory)) => {
+                let outcome = collect(&mut directory, kind).map_err(Failure::Result)?;
                 Ok(Outcome { usage, ..outcome })
             }
             (End::Exited(Exit::Signal(_), _), _) if self.shared.keeper.registry.is_stopping() => {
@@ -350,17 +351,18 @@ fn new_command(program: &Path) -> Command {
     Command::new(program)
 }
 
-/// Hooks of queue runs may expect files that the original makes; reviews are many and short, so only their answer file is made.
+/// Hooks of queue runs may expect the files that the original makes. For reviews the hook makes what it writes: on ext4, writing with
+/// `>` to a file that exists already starts a disk write when the file is closed, a quarter of the cost of a whole run. The
+/// directory keeps such files private, whatever the umask.
 fn files_made_before(kind: RunKind) -> &'static [&'static RunFile] {
     match kind {
-        RunKind::Admission => &[&ADMISSION_RESPONSE],
-        RunKind::Conversion => &[&CONVERSION_RESPONSE],
+        RunKind::Admission | RunKind::Conversion => &[],
         RunKind::Other => &[&METRICS, &OBJECT_PATCH],
     }
 }
 
 /// Read once, after the end of the hook: what a process left behind writes later does not count.
-fn collect(directory: &RunDirectory, kind: RunKind) -> Result<Outcome, ResultFileError> {
+fn collect(directory: &mut RunDirectory, kind: RunKind) -> Result<Outcome, ResultFileError> {
     let mut outcome = Outcome {
         metrics: directory.read(&METRICS)?,
         ..Outcome::default()

@@ -66,6 +66,7 @@ pub(super) struct Keeper {
 pub(super) struct Running {
     pid: Pid,
     run: u64,
+    started: Instant,
     pidfd: Option<OwnedFd>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -93,6 +94,7 @@ pub(super) fn start(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let started = Instant::now();
     let mut retries = 0;
     let mut child = loop {
         match keeper.registry.launch(command, run) {
@@ -114,6 +116,7 @@ pub(super) fn start(
     let mut running = Running {
         pid: Pid::from_child(&child),
         run,
+        started,
         pidfd: None,
         stdout: child.stdout.take(),
         stderr: child.stderr.take(),
@@ -153,12 +156,20 @@ impl Running {
             }
         }
         self.drain(deadline, output);
-        // The zombie still knows what it used; after reaping nobody does.
-        let usage = census::read_process(self.pid)
-            .map(|process| process.usage)
-            .unwrap_or_default();
+        let usage = self.usage();
         let exit = self.reap()?;
         Ok((End::Exited(exit, usage), self.directory.take()))
+    }
+
+    /// The zombie still knows what it used; after reaping nobody does. Asking costs a thirtieth of a short run, and of a run
+    /// shorter than a tick the kernel knows nothing.
+    fn usage(&self) -> Usage {
+        if self.started.elapsed() < census::TICK {
+            return Usage::default();
+        }
+        census::read_process(self.pid)
+            .map(|process| process.usage)
+            .unwrap_or_default()
     }
 
     /// Takes the exit status, and sees to those the process left behind.

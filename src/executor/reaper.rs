@@ -6,7 +6,6 @@
 //! group of one, or started with the variables of one. It never reaps a child that a run waits for (see `registry`).
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{ChildStderr, ChildStdout};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::process::{Pid, Signal};
 
 use super::census::{self, Process};
-use super::files::{BINDING_CONTEXT, RUN_PREFIX, RunDirectory};
+use super::files::{BINDING_CONTEXT, RunDirectory};
 use super::process::Keeper;
 use super::registry::{Offspring, Registry, offspring};
 
@@ -339,12 +338,7 @@ impl Reaper {
     fn run_of(&self, pid: Pid) -> Option<u64> {
         let variable = BINDING_CONTEXT.variables.first()?;
         let path = census::environment_value(pid, variable)?;
-        let below = path
-            .strip_prefix(self.workspace.as_os_str().as_bytes())?
-            .strip_prefix(b"/")?
-            .strip_prefix(RUN_PREFIX.as_bytes())?;
-        let number = below.split(|byte| *byte == b'/').next()?;
-        std::str::from_utf8(number).ok()?.parse().ok()
+        BINDING_CONTEXT.run_of(&path, &self.workspace)
     }
 
     fn end_leftover(&mut self, pid: Pid, now: Instant) {

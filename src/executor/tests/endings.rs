@@ -24,7 +24,7 @@ fn check_deadline(script: &str) {
     eventually("the hook is reaped", || {
         place.executor.shared.keeper.registry.is_empty()
     });
-    eventually("its files are gone", || place.run_directories().is_empty());
+    eventually("its files are gone", || place.run_files().is_empty());
     for helper in place.file("helpers").lines() {
         eventually("its children are dead", || !is_running(helper));
     }
@@ -85,7 +85,7 @@ fn a_panic_of_the_reader_ends_the_hook() {
     assert!(result.is_err());
     let pid = place.file("pid");
     eventually("the hook is dead", || !is_running(&pid));
-    eventually("its files are gone", || place.run_directories().is_empty());
+    eventually("its files are gone", || place.run_files().is_empty());
 }
 
 #[test]

@@ -95,12 +95,15 @@ impl Place {
         (result, printed)
     }
 
-    /// Every directory of a run that exists now.
-    pub(super) fn run_directories(&self) -> Vec<PathBuf> {
-        let workspace = self.executor.shared.workspace.path();
-        fs::read_dir(workspace)
-            .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
-            .unwrap_or_default()
+    /// Everything that lies in the directories of runs now.
+    pub(super) fn run_files(&self) -> Vec<PathBuf> {
+        let list = |path: &Path| -> Vec<PathBuf> {
+            fs::read_dir(path)
+                .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+                .unwrap_or_default()
+        };
+        let slots = list(self.executor.shared.workspace.path());
+        slots.iter().flat_map(|slot| list(slot)).collect()
     }
 
     pub(super) fn file(&self, name: &str) -> String {

@@ -23,7 +23,7 @@ fn every_result_file_is_read() {
         assert_eq!(outcome.conversion_response, conversion.as_bytes());
         assert_eq!(outcome.metrics, b"metrics");
         assert_eq!(outcome.patches, b"patch");
-        assert!(place.run_directories().is_empty());
+        assert!(place.run_files().is_empty());
     }
 }
 
@@ -42,7 +42,7 @@ fn no_answer_is_an_empty_answer() {
     let place = Place::new();
     for script in [
         "true",
-        "rm $VALIDATING_RESPONSE_PATH",
+        "> $VALIDATING_RESPONSE_PATH; rm $VALIDATING_RESPONSE_PATH",
         "rm -r $(dirname $VALIDATING_RESPONSE_PATH)",
     ] {
         let outcome = place.run(script).0.unwrap();
@@ -62,7 +62,7 @@ fn no_answer_is_an_empty_answer() {
 fn refusal(place: &Place, script: &str) -> ResultFileError {
     let error = place.run(script).0.err().unwrap();
     assert_eq!(error.reason(), "invalid response");
-    assert!(place.run_directories().is_empty());
+    assert!(place.run_files().is_empty());
     match error.failure {
         Failure::Result(error) => error,
         other => panic!("{script}: {other:?}"),
@@ -74,13 +74,14 @@ fn a_response_that_is_no_regular_file_is_refused_and_never_waited_for() {
     let place = Place::new();
     fs::write(place.directory.join("protected"), "{\"allowed\":true}").unwrap();
     for (make, by) in [
+        ("echo one >$F; rm $F; mkfifo $F", "a FIFO"),
         ("mkfifo $F", "a FIFO"),
         ("ln -s ../../../protected $F", "a symbolic link"),
         ("ln -s /dev/zero $F", "a symbolic link"),
         ("mkdir $F", "a directory"),
         ("mknod $F c 1 5", "a device"),
     ] {
-        let script = format!("F=$VALIDATING_RESPONSE_PATH; rm $F; {make} 2>/dev/null || exit 77");
+        let script = format!("F=$VALIDATING_RESPONSE_PATH; {make} 2>/dev/null || exit 77");
         // Making a device needs rights that a test does not always have.
         if by == "a device"
             && place
@@ -142,18 +143,52 @@ fn other_files_and_links_in_the_directory_are_removed_but_not_followed() {
         precious.display()
     );
     place.run(&script).0.unwrap();
-    assert!(place.run_directories().is_empty());
+    assert!(place.run_files().is_empty());
     assert!(precious.join("file").exists());
+}
+
+/// A directory is used again only when it is what it was: in place and empty.
+#[test]
+fn a_hook_can_not_spoil_the_directory_for_the_next_run() {
+    let place = Place::new();
+    let good = "D=$(dirname $VALIDATING_RESPONSE_PATH); ls $D | wc -l; stat -c %a $D; echo $D; echo ok >$VALIDATING_RESPONSE_PATH";
+    let mut directories = Vec::new();
+    for spoil in [
+        "true",
+        "touch $(dirname $METRICS_PATH)/more",
+        "D=$(dirname $METRICS_PATH); mv $D $D.moved",
+        "D=$(dirname $METRICS_PATH); mv $D $D.moved; ln -s /tmp $D",
+        "rm -r $(dirname $METRICS_PATH)",
+        "echo x >$METRICS_PATH; echo y >$KUBERNETES_PATCH_PATH",
+    ] {
+        place.run(spoil).0.unwrap();
+        let (result, printed) = place.run(good);
+        assert_eq!(result.unwrap().admission_response, b"ok\n", "after {spoil}");
+        let lines = printed.lines();
+        assert_eq!(lines[..2], ["1", "700"], "after {spoil}");
+        directories.push(lines[2].clone());
+    }
+    directories.dedup();
+    assert_eq!(directories.len(), 5, "{directories:?}");
 }
 
 #[test]
 fn files_are_kept_when_asked_for() {
     let place = Place::with(|options| options.keep_tmp_files = true);
-    place.run("true").0.unwrap();
+    place.run("echo >$VALIDATING_RESPONSE_PATH").0.unwrap();
     let _ = place.run("exit 1").0.err().unwrap();
-    let kept = place.run_directories();
-    assert_eq!(kept.len(), 2);
-    assert!(kept[0].join("binding-context.json").exists());
+    let mut names: Vec<String> = place
+        .run_files()
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    let wanted = [
+        "admission-response-1.json",
+        "binding-context-1.json",
+        "binding-context-2.json",
+    ];
+    assert_eq!(names, wanted);
 }
 
 #[test]
@@ -162,19 +197,19 @@ fn leftovers_of_a_killed_operator_are_removed_at_the_next_start() {
     let tmp = directory.join("tmp");
     let precious = directory.join("precious");
     for path in [
-        "operator-1-0/run-7",
-        "operator-4000000-3/run-1/a",
+        "operator-1-0/slot-7",
+        "operator-4000000-3/slot-1/a",
         "operator-x",
-        "other/run-1",
+        "other/slot-1",
         "../precious",
     ] {
         fs::create_dir_all(tmp.join(path)).unwrap();
     }
-    fs::write(tmp.join("operator-1-0/run-7/binding-context.json"), "[]").unwrap();
+    fs::write(tmp.join("operator-1-0/slot-7/binding-context-1.json"), "[]").unwrap();
     fs::write(tmp.join("operator-file"), "").unwrap();
     fs::write(precious.join("file"), "").unwrap();
     symlink(&precious, tmp.join("operator-2-0")).unwrap();
-    symlink(&precious, tmp.join("operator-1-0/run-7/link")).unwrap();
+    symlink(&precious, tmp.join("operator-1-0/slot-7/link")).unwrap();
 
     let (sender, _events) = crossbeam_channel::unbounded();
     let living = super::Executor::start(options(&directory), &sender).unwrap();

@@ -110,8 +110,8 @@ fn files_are_private_even_without_a_umask() {
             "#!/bin/sh\nD=$(dirname $BINDING_CONTEXT_PATH)\nstat -c '%a' $D $(dirname $D) $D/*\n";
         let path = place.hook("hook.sh", script);
         for (kind, files) in [
-            (RunKind::Admission, 2),
-            (RunKind::Conversion, 2),
+            (RunKind::Admission, 1),
+            (RunKind::Conversion, 1),
             (RunKind::Other, 3),
         ] {
             let (result, printed) = place.run_hook(&path, kind, None);
@@ -167,7 +167,7 @@ fn exit_codes_and_signals_are_told_apart() {
             error.to_string(),
             format!("hook.sh FAILED: cmd run: {wanted}")
         );
-        assert!(place.run_directories().is_empty());
+        assert!(place.run_files().is_empty());
     }
 }
 
@@ -197,7 +197,7 @@ fn a_hook_that_can_not_start_says_why_and_what_to_do() {
         assert!(text.starts_with("hook.sh FAILED: cmd start: "), "{text}");
         assert!(text.contains(remedy), "{text}");
         assert_eq!(error.reason(), "could not start");
-        assert!(place.run_directories().is_empty());
+        assert!(place.run_files().is_empty());
     };
     check(
         "#!/no/such/shell\n",
@@ -253,7 +253,7 @@ fn input_that_can_not_be_written_fails_the_run_without_a_process() {
         .err()
         .unwrap();
     assert!(matches!(error.failure, Failure::Prepare(_)));
-    assert!(place.run_directories().is_empty());
+    assert!(place.run_files().is_empty());
     assert!(!path.with_file_name("started").exists());
 }
 
