@@ -325,11 +325,22 @@ pub(crate) fn executor(settings: &Settings, events: &Sender<Event>) -> Result<Ex
     let options = ExecutorOptions {
         tmp_dir: settings.tmp_dir.clone(),
         keep_tmp_files: settings.debug.keep_tmp_files,
-        inherit: Inherit::All,
+        inherit: inherited(&settings.hook_variables),
         kill_grace: KILL_GRACE,
         adopt_orphans: true,
     };
     Executor::start(options, events).map_err(|error| error.to_string())
+}
+
+/// T3: hooks get all of our environment, as in the original, unless it is said which part.
+fn inherited(names: &[String]) -> Inherit {
+    if names.is_empty() {
+        return Inherit::All;
+    }
+    let given = names
+        .iter()
+        .filter_map(|name| Some((name.into(), settings::variable(name)?.into())));
+    Inherit::Only(given.collect())
 }
 
 /// The client; makes no call yet.

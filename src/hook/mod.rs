@@ -23,7 +23,6 @@ pub(crate) mod response;
 mod route;
 mod schema;
 pub(crate) mod selector;
-mod tree;
 mod v0;
 mod v1;
 mod wire;
