@@ -206,8 +206,8 @@ struct Mistake {
     remedies: &'static [&'static str],
     /// `None`: it goes on without the thing.
     code: Option<i32>,
-    /// What a hook itself has said is shown as well, in lines before the last.
-    with_output: bool,
+    /// Other lines are about the same thing, such as what the hook itself has said.
+    with_others: bool,
 }
 
 const MISSING_PROGRAM: &str = "#!/bin/sh\necho 'jq: not found' >&2\nexit 127\n";
@@ -229,7 +229,7 @@ fn mistake(
         thing: thing.into(),
         remedies,
         code: Some(1),
-        with_output: false,
+        with_others: false,
     }
 }
 
@@ -259,6 +259,7 @@ fn mistakes_with_files() -> Vec<Mistake> {
         ),
         Mistake {
             code: None,
+            with_others: true,
             ..mistake(
                 "a hook is not executable",
                 not_executable,
@@ -267,7 +268,7 @@ fn mistakes_with_files() -> Vec<Mistake> {
             )
         },
         Mistake {
-            with_output: true,
+            with_others: true,
             ..mistake(
                 "a hook prints nonsense for --config",
                 fine().hook("bad.sh", "#!/bin/sh\necho '{nonsense'\n"),
@@ -276,7 +277,7 @@ fn mistakes_with_files() -> Vec<Mistake> {
             )
         },
         Mistake {
-            with_output: true,
+            with_others: true,
             ..mistake(
                 "a hook fails at --config",
                 fine().hook("bad.sh", MISSING_PROGRAM),
@@ -370,7 +371,7 @@ fn the_commonest_mistakes_get_one_line_with_the_remedy_and_exit_code_1() {
             let names = line.contains(&mistake.thing);
             names && mistake.remedies.iter().any(|remedy| line.contains(remedy))
         };
-        let good = if mistake.with_output {
+        let good = if mistake.with_others {
             complaints.iter().any(helps)
         } else {
             complaints.len() == 1 && complaints.iter().all(helps)
