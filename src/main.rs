@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             api_version,
             wait,
             settings,
-        }) => match resource::show(&names, api_version.as_deref(), wait, &settings) {
+        }) => match resource::show(&names, api_version.as_deref(), wait, &settings, &note) {
             Ok(text) => say(&text),
             Err(reason) => fail(&reason),
         },
@@ -84,6 +84,11 @@ fn start(settings: Settings) -> ExitCode {
 fn say(text: &str) -> ExitCode {
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+/// Tells a person who waits what for.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.

@@ -161,6 +161,11 @@ fn kubeconfig_files(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Vec<PathBuf>>, Error> {
     if let Some(path) = wanted.kube_config {
+        if !path.exists() {
+            return Err(Error::Config(format!(
+                "--kube-config is {path:?} but there is no such file; correct it or leave it out"
+            )));
+        }
         return Ok(Some(vec![path.to_owned()]));
     }
     if let Some(list) = variable("KUBECONFIG") {
@@ -437,6 +442,7 @@ mod tests {
         asked.kube_config = Some(&missing);
         let error = load(&asked, &[]).unwrap_err();
         assert!(error.to_string().contains("missing"), "{error}");
+        assert!(error.to_string().contains("--kube-config"), "{error}");
         let mut asked = wanted(&folder);
         asked.context = Some("x");
         assert!(load(&asked, &[]).unwrap_err().to_string().contains("\"x\""));

@@ -7,3 +7,5 @@
 mod access;
 /// The harness's own part that needs a control plane.
 mod plane;
+/// An API server that comes and goes.
+mod start;
