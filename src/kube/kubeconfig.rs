@@ -180,7 +180,7 @@ impl Merged {
         let refused = |error: String| {
             Error::Config(format!("{} is not a kubeconfig: {error}", file.display()))
         };
-        let mut tree = yaml::parse(text)
+        let mut tree = yaml::parse_plain(text)
             .map_err(|error| refused(error.to_string()))?
             .to_value();
         scalars_to_text(&mut tree);
