@@ -23,7 +23,7 @@ use crate::settings::{self, Settings};
 use crate::threads;
 
 /// How many events may wait for the main loop. Senders block beyond that; the loop never sends to itself.
-const EVENTS: usize = 1024;
+const EVENTS: usize = 64;
 /// LIMIT: `--config` of a hook. It prints a page of text; a minute covers an interpreter on a slow node that is starting up.
 const CONFIG_TIME: Duration = Duration::from_secs(60);
 /// LIMIT: output of `--config`. The largest configurations in the wild are some tens of kilobytes.
