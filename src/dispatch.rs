@@ -193,14 +193,14 @@ mod tests {
         let dispatch = dispatch(&[
             (
                 "a.sh",
-                "configVersion: v1\nkubernetes: [{kind: Pod, queue: x}, {kind: Pod, queue: y}]\nschedule: [{crontab: '* * * * *', queue: z}]\n",
+                "configVersion: v1\nkubernetes: [{kind: Pod, queue: x}, {kind: Pod, queue: w}]\nschedule: [{crontab: '* * * * *', queue: z}]\n",
             ),
             (
                 "b.sh",
-                "configVersion: v1\nkubernetes: [{kind: Pod, queue: y}, {kind: Pod, queue: main}]\n",
+                "configVersion: v1\nkubernetes: [{kind: Pod, queue: w}, {kind: Pod, queue: main}]\n",
             ),
         ]);
-        assert_eq!(dispatch.queues(), ["main", "z", "x", "y"]);
+        assert_eq!(dispatch.queues(), ["main", "z", "x", "w"]);
     }
 
     #[test]
@@ -228,14 +228,14 @@ mod tests {
     fn only_bindings_that_opted_out_synchronize_outside_of_main() {
         let dispatch = dispatch(&[(
             "a.sh",
-            "configVersion: v1\nkubernetes:\n- {kind: Pod, queue: x}\n- {kind: Pod, queue: x, waitForSynchronization: false}\n- {kind: Pod, waitForSynchronization: false}\n- {kind: Pod, queue: y, waitForSynchronization: false}\n",
+            "configVersion: v1\nkubernetes:\n- {kind: Pod, queue: x}\n- {kind: Pod, queue: x, waitForSynchronization: false}\n- {kind: Pod, waitForSynchronization: false}\n- {kind: Pod, queue: w, waitForSynchronization: false}\n",
         )]);
         let now = Instant::now();
         assert_eq!(
             queued(&dispatch, dispatch.kubernetes_enabled(0, now)),
             pairs(&[
                 ("x", "a.sh Synchronization(1)"),
-                ("y", "a.sh Synchronization(3)"),
+                ("w", "a.sh Synchronization(3)"),
             ])
         );
         assert!(dispatch.kubernetes_enabled(1, now).is_empty(), "no hook");

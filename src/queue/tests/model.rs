@@ -31,7 +31,7 @@ schedule: [{name: s, crontab: '* * * * *', group: g}]
 kubernetes:
 - {name: a, kind: Pod, group: g}
 - {name: b, kind: Pod, executeHookOnSynchronization: false}
-- {name: c, kind: Pod, group: g, queue: y}
+- {name: c, kind: Pod, group: g, queue: w}
 - {name: d, kind: Pod, allowFailure: true, queue: x}
 - {name: e, kind: Pod, group: h, queue: x, waitForSynchronization: false}
 ",
@@ -355,9 +355,11 @@ impl Model {
             let Origin::Schedule(binding) = runs(&task).head else {
                 panic!("a tick makes schedule runs");
             };
-            let mut state = self.world.state.lock().unwrap();
-            *state.ticks.get_mut(&(task.hook, binding)).unwrap() += 1;
-            drop(state);
+            let schedule = &self.world.registry.hooks[task.hook].config.schedules[binding];
+            if schedule.group.is_none() {
+                let mut state = self.world.state.lock().unwrap();
+                *state.ticks.get_mut(&(task.hook, binding)).unwrap() += 1;
+            }
             self.push(queue, task);
         }
     }
