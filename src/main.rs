@@ -1,8 +1,10 @@
 //! Entry: command line -> the one function that does it -> exit code. Nothing else exits.
 #![doc = include_str!("ARCHITECTURE.md")]
 
+mod dispatch;
 mod duration;
 mod executor;
+mod flow;
 mod hook;
 #[cfg_attr(
     not(test),
@@ -18,7 +20,9 @@ mod message;
 mod metrics;
 mod operator;
 mod pace;
+mod queue;
 mod resource;
+mod schedule;
 mod serve;
 mod settings;
 mod threads;

@@ -3,6 +3,7 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::{error, info, warn};
 
 use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
+use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
 use crate::kube::{Client, ClusterConfig, ExecRunner, Limits, Wanted};
-use crate::message::{Event, Signal};
+use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
+use crate::queue::{self, Monitors};
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::{self, Listen, Server, webhook};
 use crate::settings::{self, Settings};
@@ -44,6 +47,7 @@ const PROBE_DRAIN: Duration = Duration::from_millis(200);
 /// Parts that readiness lists besides those of the webhook thread.
 const HOOKS: &str = "hooks";
 const API_SERVER: &str = "api-server";
+const FIRST_RUNS: &str = "first-runs";
 const STOPPING: &str = "stopping";
 
 /// How the process should end.
@@ -69,6 +73,10 @@ struct Operator {
     /// Dropping it stops the waiting threads.
     stop: Option<Sender<Infallible>>,
     stopped: Receiver<Infallible>,
+    /// What runs hooks from queues; there when hooks are known.
+    flow: Option<Flow>,
+    is_connected: bool,
+    is_synchronized: bool,
     /// The webhook thread runs.
     webhook: bool,
 }
@@ -99,6 +107,10 @@ impl Operator {
         let readiness = Arc::new(Readiness::waiting_for(&[
             (HOOKS, "being read"),
             (API_SERVER, "not reached yet"),
+            (
+                FIRST_RUNS,
+                "onStartup and Synchronization runs are not done yet",
+            ),
         ]));
         let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
         let probe = Server::start(
@@ -128,6 +140,9 @@ impl Operator {
             registry: None,
             stop: Some(stop),
             stopped,
+            flow: None,
+            is_connected: false,
+            is_synchronized: false,
             webhook: false,
         })
     }
@@ -157,14 +172,29 @@ impl Operator {
             Event::Loaded(loaded) => {
                 let registry = loaded?;
                 self.hooks_are_loaded(&registry);
+                self.start_flow(&registry)?;
                 self.registry = Some(registry);
                 self.reach_api_server()?;
             }
             Event::Connected => {
                 self.readiness.has(API_SERVER);
-                self.start_webhooks()?;
-                if self.readiness.missing().is_none() {
-                    info!("ready");
+                self.is_connected = true;
+                if let Some(flow) = &mut self.flow {
+                    flow.connected();
+                }
+                self.start_serving()?;
+            }
+            Event::Synchronized => {
+                self.readiness.has(FIRST_RUNS);
+                self.is_synchronized = true;
+                self.start_serving()?;
+            }
+            event @ (Event::Changed { .. }
+            | Event::Tick { .. }
+            | Event::KubernetesEnabled { .. }
+            | Event::SchedulesEnabled { .. }) => {
+                if let Some(flow) = &mut self.flow {
+                    flow.react(event);
                 }
             }
             Event::Failed { reason } => return Err(reason),
@@ -202,6 +232,33 @@ impl Operator {
         })
         .map(drop)
         .map_err(|error| format!("start the connect thread: {error}"))
+    }
+
+    fn start_flow(&mut self, registry: &Arc<Registry>) -> Result<(), String> {
+        let parts = queue::Parts {
+            registry: Arc::clone(registry),
+            executor: self.executor.clone(),
+            monitors: Arc::new(Unwatched),
+            metrics: Arc::clone(&self.metrics),
+            events: self.events.clone(),
+            proxy_hook_json: self.settings.log.proxy_hook_json,
+        };
+        let flow = Flow::start(parts, self.stopped.clone())
+            .map_err(|error| format!("start the queues: {error}"))?;
+        self.flow = Some(flow);
+        Ok(())
+    }
+
+    /// Reviews are answered only when every hook has seen the objects it asked for.
+    fn start_serving(&mut self) -> Result<(), String> {
+        if !self.is_connected || !self.is_synchronized {
+            return Ok(());
+        }
+        self.start_webhooks()?;
+        if self.readiness.missing().is_none() {
+            info!("ready");
+        }
+        Ok(())
     }
 
     fn start_webhooks(&mut self) -> Result<(), String> {
@@ -247,48 +304,87 @@ impl Operator {
         // Endpoints of the Service are taken out as soon as this is seen.
         self.readiness
             .lacks(STOPPING, "the operator was asked to stop");
+        // A hook that is not begun now need not be ended later. Those that run have from here on until the end of the grace period.
+        if let Some(flow) = &self.flow {
+            flow.stop();
+        }
+        let mut awaited = self.awaited();
         if self.webhook && end == End::Asked {
             // Until that has reached every API server, requests still come here and must be answered.
-            self.wait_unless_urged(self.settings.stop.drain_delay);
+            self.wait_unless_urged(&mut awaited, self.settings.stop.drain_delay);
         }
         // Calls that hang would hold the webhook thread; nothing that is not done by now has to be done.
         self.client.shutdown();
-        // The webhook thread closes its listener and answers what is in flight.
+        // The webhook thread closes its listener and answers what is in flight; schedules end.
         self.stop = None;
-        if self.webhook {
-            self.wait_for_webhook(self.settings.stop.grace_period);
-        }
-        // Whatever hook still runs has nobody waiting for it.
+        self.wait_for_ends(&mut awaited, self.settings.stop.grace_period);
+        // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
         end
     }
 
-    /// Waits, but not if a second signal comes.
-    fn wait_unless_urged(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while let Ok(event) = self.inbox.recv_deadline(until) {
-            if matches!(event, Event::Signal(Signal::Stop)) {
-                return;
-            }
-        }
+    /// The threads that end in order: the webhook thread, and each queue when its hook has ended.
+    fn awaited(&self) -> BTreeSet<String> {
+        let queues = self.flow.iter().flat_map(Flow::threads);
+        let webhook = self.webhook.then(|| "webhook".to_owned());
+        queues.chain(webhook).collect()
     }
 
-    fn wait_for_webhook(&self, limit: Duration) {
-        let until = Instant::now() + limit;
+    /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.
+    fn wait_unless_urged(&self, awaited: &mut BTreeSet<String>, pause: Duration) {
+        let until = Instant::now() + pause;
         while let Ok(event) = self.inbox.recv_deadline(until) {
             match event {
-                Event::Exited { thread, .. } if thread == "webhook" => return,
+                Event::Exited { thread, .. } => {
+                    awaited.remove(&thread);
+                }
                 Event::Signal(Signal::Stop) => return,
                 _ => {}
             }
         }
-        warn!(
-            "requests in flight were not answered within {} s",
-            limit.as_secs()
-        );
     }
+
+    /// Waits for threads to end; a second signal means at once.
+    fn wait_for_ends(&self, awaited: &mut BTreeSet<String>, limit: Duration) {
+        let until = Instant::now() + limit;
+        while !awaited.is_empty() {
+            match self.inbox.recv_deadline(until) {
+                Ok(Event::Exited { thread, .. }) => {
+                    awaited.remove(&thread);
+                }
+                Ok(Event::Signal(Signal::Stop)) => return,
+                Ok(_) => {}
+                Err(_) => {
+                    let names: Vec<&str> = awaited.iter().map(String::as_str).collect();
+                    warn!(
+                        "hooks or requests of these threads did not end within {} s and are ended now: {}",
+                        limit.as_secs(),
+                        names.join(", ")
+                    );
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Stands in for the monitors: nothing is watched, so every snapshot is empty.
+struct Unwatched;
+
+impl Monitors for Unwatched {
+    fn enable(&self, _: usize) -> Result<(), String> {
+        warn!("kubernetes bindings are not watched by this version");
+        Ok(())
+    }
+    fn snapshot(&self, _: BindingId) -> Snapshot {
+        Snapshot::new()
+    }
+    fn synchronization(&self, _: BindingId) -> Snapshot {
+        Snapshot::new()
+    }
+    fn open(&self, _: BindingId) {}
 }
 
 /// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other

@@ -175,6 +175,22 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Hooks of these names and configurations, for tests of other rooms.
+    #[cfg(test)]
+    pub(crate) fn of(hooks: &[(&str, &str)]) -> Registry {
+        let mut registry = Registry::default();
+        for (name, text) in hooks {
+            let parsed = config::parse(text.as_bytes()).unwrap();
+            let hook = Hook {
+                name: (*name).to_owned(),
+                path: Path::new("/hooks").join(name),
+                config: parsed.config,
+            };
+            registry.add(hook).unwrap();
+        }
+        registry
+    }
+
     fn add(&mut self, hook: Hook) -> Result<(), HookError> {
         let index = self.hooks.len();
         let routes = route::routes_of(&hook, index, &self.hooks, &self.routes)
