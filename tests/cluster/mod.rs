@@ -5,5 +5,7 @@
 
 /// Every way to log in, and every way to be turned away.
 mod access;
+/// What a user sees of what a hook answered.
+mod answers;
 /// The harness's own part that needs a control plane.
 mod plane;
