@@ -7,5 +7,7 @@
 mod access;
 /// What a user sees of what a hook answered.
 mod answers;
+/// The cases of Kubernetes itself.
+mod e2e;
 /// The harness's own part that needs a control plane.
 mod plane;

@@ -67,6 +67,13 @@ impl Api {
         self.ask("PATCH", path, kind, patch.to_string().as_bytes())
     }
 
+    /// A strategic merge patch, which is what `kubectl patch` sends.
+    #[track_caller]
+    pub(crate) fn strategic(&self, path: &str, patch: &Value) -> Answer {
+        let kind = "application/strategic-merge-patch+json";
+        self.ask("PATCH", path, kind, patch.to_string().as_bytes())
+    }
+
     /// A JSON Patch.
     #[track_caller]
     pub(crate) fn json_patch(&self, path: &str, operations: &Value) -> Answer {

@@ -173,6 +173,26 @@ impl<'a> Stage<'a> {
 
     // ---- the operator ----
 
+    /// Registers through a Service instead of by address: the Service gets a loopback address of the control plane's range, and
+    /// the operator listens there.
+    #[track_caller]
+    pub(crate) fn behind_a_service(self) -> Self {
+        let answer = self.api.create(
+            &format!("/api/v1/namespaces/{}/services", self.label),
+            &json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": { "name": "hooks" },
+                "spec": { "ports": [{ "port": 443 }] },
+            }),
+        );
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let service = answer.json();
+        let address = service["spec"]["clusterIP"].as_str().unwrap();
+        self.env("VALIDATING_WEBHOOK_URL", "")
+            .env("VALIDATING_WEBHOOK_SERVICE_NAME", "hooks")
+            .env("VALIDATING_WEBHOOK_LISTEN_ADDRESS", address)
+            .env("VALIDATING_WEBHOOK_LISTEN_PORT", "443")
+    }
+
     pub(crate) fn env(mut self, key: &str, value: &str) -> Self {
         self.env = self.env.clone().env(key, value);
         self
