@@ -9,5 +9,11 @@ mod access;
 mod answers;
 /// The cases of Kubernetes itself.
 mod e2e;
+/// Hooks that do not end.
+mod hanging;
 /// The harness's own part that needs a control plane.
 mod plane;
+/// The webhook port as callers see it.
+mod protocol;
+/// What the operator registers, and keeps registered.
+mod registration;
