@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 
 use crate::kube::{self, Discovery, Error};
-use crate::operator;
+use crate::operator::parts;
 use crate::settings::Settings;
 
 /// How often a name that is not known yet is asked for again.
@@ -22,8 +22,8 @@ pub(crate) fn show(
     note: &dyn Fn(&str),
 ) -> Result<String, String> {
     let (events, _inbox) = bounded(1);
-    let executor = operator::executor(settings, &events)?;
-    let client = operator::connect(settings, &executor)?;
+    let executor = parts::executor(settings, &events)?;
+    let client = parts::connect(settings, &executor)?;
     let discovery = Discovery::new(client, PACE);
     let until = Instant::now() + wait;
     let mut pages = Vec::new();

@@ -13,9 +13,9 @@ mod e2e;
 mod hanging;
 /// The harness's own part that needs a control plane.
 mod plane;
-/// An API server that comes and goes.
-mod start;
 /// The webhook port as callers see it.
 mod protocol;
 /// What the operator registers, and keeps registered.
 mod registration;
+/// An API server that comes and goes.
+mod start;

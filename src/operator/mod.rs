@@ -3,9 +3,11 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+pub(crate) mod parts;
+mod serving;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,16 +15,17 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::{error, info, warn};
 
-use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
+use self::parts::KILL_GRACE;
+use crate::executor::{Capture, Executor};
 use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
-use crate::kube::{Client, ClusterConfig, ExecRunner, Limits, Wanted};
+use crate::kube::Client;
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
 use crate::queue::{self, Monitors};
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::{self, Listen, Server, webhook};
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use crate::threads;
 
 /// How many events may wait for the main loop. Senders block beyond that; the loop never sends to itself.
@@ -31,16 +34,11 @@ const EVENTS: usize = 64;
 const CONFIG_TIME: Duration = Duration::from_secs(60);
 /// LIMIT: output of `--config`. The largest configurations in the wild are some tens of kilobytes.
 const CONFIG_OUTPUT: usize = 4 * 1024 * 1024;
-/// LIMIT: a kubeconfig's exec plugin may have to talk to an identity provider.
-const EXEC_PLUGIN_TIME: Duration = Duration::from_secs(60);
-const EXEC_PLUGIN_OUTPUT: usize = 1024 * 1024;
 /// Pauses between attempts to reach the API server: it is noticed within three seconds of being back.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// How often it is said again that the API server cannot be reached.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Between TERM and KILL for the process group of a hook whose time is over.
-const KILL_GRACE: Duration = Duration::from_secs(2);
 /// Probes in flight at the end.
 const PROBE_DRAIN: Duration = Duration::from_millis(200);
 
@@ -101,9 +99,9 @@ impl Operator {
         // First, so that no thread made later takes a signal the default way.
         threads::spawn_signals(&events)
             .map_err(|error| format!("start the signal thread: {error}"))?;
-        let hooks_dir = hooks_directory(&settings.hooks_dir)?;
-        let executor = executor(&settings, &events)?;
-        let client = connect(&settings, &executor)?;
+        let hooks_dir = parts::hooks_directory(&settings.hooks_dir)?;
+        let executor = parts::executor(&settings, &events)?;
+        let client = parts::connect(&settings, &executor)?;
         let readiness = Arc::new(Readiness::waiting_for(&[
             (HOOKS, "being read"),
             (API_SERVER, "not reached yet"),
@@ -116,7 +114,7 @@ impl Operator {
         let probe = Server::start(
             Listen {
                 name: "probe",
-                address: address(&settings.listen, "--listen-address")?,
+                address: parts::address(&settings.listen, "--listen-address")?,
                 port_flag: "--listen-port",
             },
             None,
@@ -276,7 +274,7 @@ impl Operator {
             metrics: Arc::clone(&self.metrics),
             events: self.events.clone(),
         };
-        let webhook = webhook::Webhook::new(parts, webhook_plan(&self.settings, &self.client)?)?;
+        let webhook = webhook::Webhook::new(parts, serving::plan(&self.settings, &self.client)?)?;
         let stopped = self.stopped.clone();
         threads::spawn("webhook", &self.events, move || webhook.run(&stopped))
             .map_err(|error| format!("start the webhook thread: {error}"))?;
@@ -387,100 +385,6 @@ impl Monitors for Unwatched {
     fn open(&self, _: BindingId) {}
 }
 
-/// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other
-/// files, such as a README, is taken as meant.
-fn hooks_directory(path: &Path) -> Result<PathBuf, String> {
-    if path.as_os_str().is_empty() {
-        return Err("hooks directory: path is required but not set; name it with --hooks-dir or SHELL_OPERATOR_HOOKS_DIR".to_owned());
-    }
-    let absolute = std::path::absolute(path)
-        .map_err(|error| format!("hooks directory: '{}': {error}", path.display()))?;
-    let shown = absolute.display();
-    let mut entries = match std::fs::read_dir(&absolute) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(format!(
-                "hooks directory: path '{shown}' not exist; create it or name another with --hooks-dir"
-            ));
-        }
-        Err(error) => {
-            return Err(format!(
-                "hooks directory: path '{shown}' cannot be read: {error}; name a readable directory with --hooks-dir"
-            ));
-        }
-    };
-    if entries.next().is_none() {
-        return Err(format!(
-            "hooks directory: '{shown}' is empty; put executable hooks into it or name another with --hooks-dir"
-        ));
-    }
-    Ok(absolute)
-}
-
-pub(crate) fn executor(settings: &Settings, events: &Sender<Event>) -> Result<Executor, String> {
-    let options = ExecutorOptions {
-        tmp_dir: settings.tmp_dir.clone(),
-        keep_tmp_files: settings.debug.keep_tmp_files,
-        inherit: inherited(&settings.hook_variables),
-        kill_grace: KILL_GRACE,
-        adopt_orphans: true,
-    };
-    Executor::start(options, events).map_err(|error| error.to_string())
-}
-
-/// T3: hooks get all of our environment, as in the original, unless it is said which part.
-fn inherited(names: &[String]) -> Inherit {
-    if names.is_empty() {
-        return Inherit::All;
-    }
-    let given = names
-        .iter()
-        .filter_map(|name| Some((name.into(), settings::variable(name)?.into())));
-    Inherit::Only(given.collect())
-}
-
-/// The client; makes no call yet.
-pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client, String> {
-    let kube = &settings.kube;
-    let wanted = Wanted {
-        kube_config: kube.config.as_deref(),
-        context: kube.context.as_deref(),
-        server: kube.server.as_deref(),
-        service_account_dir: &kube.service_account_dir,
-    };
-    let config =
-        ClusterConfig::load(&wanted, &settings::variable).map_err(|error| error.to_string())?;
-    let limits = Limits {
-        qps: kube.qps,
-        burst: kube.burst,
-        deadline: Duration::from_secs(30),
-    };
-    Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
-}
-
-/// Runs a kubeconfig's exec plugin: processes are the executor's business, not the client's.
-fn exec_runner(executor: &Executor) -> ExecRunner {
-    let executor = executor.clone();
-    Arc::new(move |command| {
-        let args: Vec<&str> = command.args.iter().map(String::as_str).collect();
-        let captured = executor
-            .capture(&Capture {
-                program: Path::new(&command.command),
-                args: &args,
-                env: &command.env,
-                cwd: None,
-                limit: EXEC_PLUGIN_TIME,
-                max_output: EXEC_PLUGIN_OUTPUT,
-            })
-            .map_err(|error| error.to_string())?;
-        if captured.exit.is_success() {
-            Ok(captured.stdout)
-        } else {
-            Err(format!("{}: {}", captured.exit, captured.stderr))
-        }
-    })
-}
-
 /// Starts the thread that asks every hook for its configuration.
 fn load(
     hooks_dir: PathBuf,
@@ -543,113 +447,5 @@ fn wait_for_api_server(
             return false;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// The address to listen on; host names are looked up.
-fn address(listen: &settings::Listen, flag: &str) -> Result<SocketAddr, String> {
-    let asked = (listen.address.as_str(), listen.port);
-    asked
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut found| found.next())
-        .ok_or_else(|| {
-            format!(
-                "'{}' is no address of this machine; give an IP address with {flag}",
-                listen.address
-            )
-        })
-}
-
-/// What the command line says about webhooks, with the defaults that depend on the machine and the cluster.
-fn webhook_plan(settings: &Settings, client: &Client) -> Result<webhook::Plan, String> {
-    let asked = &settings.admission;
-    let namespace = settings
-        .namespace
-        .as_deref()
-        .or(client.namespace())
-        .unwrap_or("default");
-    let address = match &asked.url {
-        Some(url) => webhook::Address::Url(url.clone()),
-        None => webhook::Address::Service {
-            namespace: namespace.to_owned(),
-            name: asked.service_name.clone(),
-            port: asked.service_port,
-        },
-    };
-    let announcement = webhook::Announcement {
-        configuration_name: settings.registration.configuration_name.clone(),
-        address,
-        failure_policy: match settings.registration.failure_policy {
-            settings::FailurePolicy::Fail => "Fail",
-            settings::FailurePolicy::Ignore => "Ignore",
-        },
-    };
-    Ok(webhook::Plan {
-        source: certificate_source(settings, namespace, &announcement),
-        announcement,
-        listen: Listen {
-            name: "admission",
-            address: self::address(&asked.listen, "--validating-webhook-listen-address")?,
-            port_flag: "--validating-webhook-listen-port",
-        },
-        caller_names: asked.client_names.clone(),
-        caller_file: asked.client_auth_file.clone(),
-        max_hooks: usize::from(asked.max_hooks),
-        proxy_hook_json: settings.log.proxy_hook_json,
-        drain_limit: settings.stop.grace_period,
-    })
-}
-
-/// Files if any is named or lies where the original looks, else a Secret if one is named, else a certificate of our own.
-fn certificate_source(
-    settings: &Settings,
-    namespace: &str,
-    announcement: &webhook::Announcement,
-) -> webhook::Source {
-    let asked = &settings.admission;
-    let defaults = settings::ADMISSION_FILES;
-    let client_authorities = asked.client_cas.clone();
-    let named = asked.server_cert.is_some() || asked.server_key.is_some() || asked.ca.is_some();
-    let lying = [defaults.server_cert, defaults.server_key, defaults.ca]
-        .iter()
-        .any(|path| Path::new(path).exists());
-    if let Some(secret) = &asked.tls_secret
-        && !named
-    {
-        return webhook::Source::Secret {
-            place: webhook::SecretPlace {
-                namespace: secret
-                    .namespace
-                    .clone()
-                    .unwrap_or_else(|| namespace.to_owned()),
-                name: secret.name.clone(),
-            },
-            client_authorities,
-        };
-    }
-    if named || lying {
-        let path = |given: &Option<PathBuf>, default: &str| {
-            given.clone().unwrap_or_else(|| default.into())
-        };
-        return webhook::Source::Files {
-            files: webhook::Files {
-                certificate: path(&asked.server_cert, defaults.server_cert),
-                key: path(&asked.server_key, defaults.server_key),
-                client_authorities,
-            },
-            ca: path(&asked.ca, defaults.ca),
-        };
-    }
-    webhook::Source::SelfManaged {
-        place: webhook::SecretPlace {
-            namespace: namespace.to_owned(),
-            name: format!("{}-tls", asked.service_name),
-        },
-        wish: webhook::Wish {
-            names: announcement.certificate_names(),
-            lifetime: asked.certificate_lifetime,
-        },
-        client_authorities,
     }
 }
