@@ -5,6 +5,40 @@
 use std::sync::Arc;
 
 use crate::hook::Registry;
+use crate::hook::binding::Change;
+
+/// A kubernetes binding: an index into `registry.hooks` and one into that hook's `config.kubernetes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BindingId {
+    pub(crate) hook: usize,
+    pub(crate) binding: usize,
+}
+
+/// One object as a hook gets to see it, each part JSON text. Shared with the store and never printed: it may be a Secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// None when the binding does not keep full objects.
+    pub(crate) object: Option<Arc<[u8]>>,
+    /// None when the binding has no jqFilter.
+    pub(crate) filter_result: Option<Arc<[u8]>>,
+}
+
+impl std::fmt::Debug for Item {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Item")
+    }
+}
+
+/// The objects of a binding at one moment, in their order.
+pub(crate) type Snapshot = Vec<Item>;
+
+/// Which object; hooks of version 0 are told nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ObjectKey {
+    pub(crate) namespace: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
 
 /// Why the process was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +63,13 @@ pub(crate) enum Event {
     Loaded(Result<Arc<Registry>, String>),
     /// The API server answered for the first time. Sent once, by the connect thread.
     Connected,
+    /// An object changed in a way that its binding wants to hear of. Sent by the watch threads, after the store was written.
+    Changed {
+        binding: BindingId,
+        change: Change,
+        item: Item,
+        key: ObjectKey,
+    },
     /// A thread found something that no waiting can mend.
     Failed { reason: String },
 }
