@@ -16,6 +16,7 @@ mod kube;
 mod logger;
 mod message;
 mod metrics;
+mod monitor;
 mod operator;
 mod pace;
 mod resource;

@@ -202,7 +202,11 @@ impl<S: Sink> Watcher<S> {
                 State::Unlisted(Means::Stream) if self.ground.streams_lists(&self.client) => {
                     self.stream_list()
                 }
-                State::Unlisted(Means::Stream | Means::Pages) => self.list(Some(self.tempo.page)),
+                State::Unlisted(Means::Stream) => {
+                    self.state = State::Unlisted(Means::Pages);
+                    continue;
+                }
+                State::Unlisted(Means::Pages) => self.list(Some(self.tempo.page)),
                 State::Unlisted(Means::Whole) => self.list(None),
                 State::Listed { version } => self.follow(&version),
             };
