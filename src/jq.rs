@@ -97,6 +97,18 @@ impl PartialEq for Filter {
     }
 }
 
+/// A JSON text that was read once, for any number of filters.
+pub(crate) struct Input(Val);
+
+impl Input {
+    pub(crate) fn read(text: &[u8]) -> Result<Input, Error> {
+        // serde_json reads the text, because its depth limit holds; jaq's own reader would overflow the stack.
+        serde_json::from_slice(text)
+            .map(Input)
+            .map_err(|error| Error::Input(error.to_string()))
+    }
+}
+
 impl Filter {
     /// Compiles a program. An empty text is refused here; a binding without a filter has no `Filter` at all.
     pub(crate) fn compile(text: &str) -> Result<Filter, Error> {
@@ -146,10 +158,9 @@ impl Filter {
         self.run(Val::deserialize(input).map_err(|error| Error::Input(error.to_string()))?)
     }
 
-    /// As `apply`, for an object that is at hand as JSON text: no tree of `Value`s is built for it.
-    pub(crate) fn apply_json(&self, input: &[u8]) -> Result<Value, Error> {
-        // serde_json reads the text, because its depth limit holds; jaq's own reader would overflow the stack.
-        self.run(serde_json::from_slice(input).map_err(|error| Error::Input(error.to_string()))?)
+    /// As `apply`, for a text that was read before: no tree of `Value`s is built for it.
+    pub(crate) fn apply_to(&self, input: &Input) -> Result<Value, Error> {
+        self.run(input.0.clone())
     }
 
     fn run(&self, input: Val) -> Result<Value, Error> {
@@ -416,14 +427,12 @@ mod tests {
             Ok(json!(9_223_372_036_854_775_807_i64))
         );
         assert_eq!(input, copy);
-        assert_eq!(
-            filter.apply_json(input.to_string().as_bytes()),
-            filter.apply(&input)
-        );
-        assert!(matches!(filter.apply_json(b"{"), Err(Error::Input(_))));
+        let text = Input::read(input.to_string().as_bytes()).unwrap();
+        assert_eq!(filter.apply_to(&text), filter.apply(&input));
+        assert!(matches!(Input::read(b"{"), Err(Error::Input(_))));
         let deep = "[".repeat(200_000);
         assert!(matches!(
-            filter.apply_json(deep.as_bytes()),
+            Input::read(deep.as_bytes()),
             Err(Error::Input(_))
         ));
     }

@@ -18,6 +18,7 @@ mod kube;
 mod logger;
 mod message;
 mod metrics;
+mod monitor;
 mod operator;
 mod pace;
 mod queue;

@@ -13,6 +13,11 @@ pub(crate) const RUN_SECONDS: &[f64] = &[
     0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0,
 ];
 
+/// Upper bounds for what happens to one object on its way to a queue, in seconds.
+pub(crate) const EVENT_SECONDS: &[f64] = &[
+    0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+];
+
 /// Label names and values of one series, in the order they were given.
 type Labels = Vec<(String, String)>;
 
@@ -81,7 +86,22 @@ impl Metrics {
 
     /// Records one observation in a histogram with the bounds of `RUN_SECONDS`.
     pub(crate) fn observe(&self, name: &str, labels: &[(&str, &str)], observed: f64) {
+        self.observe_within(RUN_SECONDS, name, labels, observed);
+    }
+
+    /// As `observe`, with other bounds. Those of the first observation of a series stay.
+    pub(crate) fn observe_within(
+        &self,
+        bounds: &'static [f64],
+        name: &str,
+        labels: &[(&str, &str)],
+        observed: f64,
+    ) {
         self.update(name, Kind::Histogram, labels, |series| {
+            // How every series begins.
+            if let Series::Value(_) = series {
+                *series = buckets(bounds);
+            }
             if let Series::Buckets {
                 bounds,
                 counts,
@@ -138,7 +158,7 @@ impl Metrics {
             });
         // One name has one type: a second type would make the whole page unreadable for Prometheus.
         if family.kind == kind {
-            change(family.series.entry(key).or_insert_with(|| empty(kind)));
+            change(family.series.entry(key).or_insert(Series::Value(0.0)));
         }
     }
 
@@ -148,15 +168,12 @@ impl Metrics {
     }
 }
 
-fn empty(kind: Kind) -> Series {
-    match kind {
-        Kind::Counter | Kind::Gauge => Series::Value(0.0),
-        Kind::Histogram => Series::Buckets {
-            bounds: RUN_SECONDS,
-            counts: vec![0; RUN_SECONDS.len()],
-            sum: 0.0,
-            count: 0,
-        },
+fn buckets(bounds: &'static [f64]) -> Series {
+    Series::Buckets {
+        bounds,
+        counts: vec![0; bounds.len()],
+        sum: 0.0,
+        count: 0,
     }
 }
 

@@ -38,6 +38,27 @@ pub(crate) fn spawn(
         })
 }
 
+/// Starts a thread that works as long as it is needed and then returns, with the stack of a long-lived one. Its return is no
+/// event, since nobody misses it; its panic is `Event::Exited`, as above.
+#[expect(clippy::disallowed_methods, reason = "this is the room that may")]
+pub(crate) fn spawn_while_needed(
+    name: &str,
+    events: &Sender<Event>,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let thread = name.to_owned();
+    let events = events.clone();
+    Builder::new()
+        .name(name.to_owned())
+        .stack_size(LONG_LIVED_STACK)
+        .spawn(move || {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+                let panic = Some(panic_text(payload.as_ref()));
+                let _ = events.send(Event::Exited { thread, panic });
+            }
+        })
+}
+
 /// Starts a thread for one connection or one call, with a stack of its own size.
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]
 pub(crate) fn spawn_short<T: Send + 'static>(
@@ -81,6 +102,18 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_no_longer_needed_goes_quietly_but_not_by_a_panic() {
+        let (sender, receiver) = crossbeam_channel::bounded(4);
+        let quiet = spawn_while_needed("quiet", &sender, || {}).unwrap();
+        quiet.join().unwrap();
+        spawn_while_needed("loud", &sender, || panic!("boom")).unwrap();
+        assert!(matches!(
+            receiver.recv().unwrap(),
+            Event::Exited { thread, panic: Some(_) } if thread == "loud"
+        ));
+    }
 
     #[test]
     fn the_end_of_a_thread_is_an_event() {

@@ -172,7 +172,8 @@ struct Details {
     retry_after_seconds: Option<u64>,
 }
 
-fn status(call: Call, code: u16, wait: Option<u64>, body: &[u8]) -> Error {
+/// The error that a `Status` object stands for.
+pub(super) fn status(call: Call, code: u16, wait: Option<u64>, body: &[u8]) -> Error {
     let found = serde_json::from_slice::<Status>(body)
         .ok()
         .filter(|status| status.kind == "Status");

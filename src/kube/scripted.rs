@@ -23,6 +23,25 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// The value of a query parameter, as it was sent.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.line.split_whitespace().nth(1)?.split_once('?')?;
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        let target = self.line.split_whitespace().nth(1).unwrap_or_default();
+        target.split('?').next().unwrap_or_default()
+    }
+
+    pub(crate) fn is_watch(&self) -> bool {
+        self.parameter("watch").is_some()
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{}:", name.to_ascii_lowercase());
         self.headers
@@ -45,11 +64,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    #[expect(clippy::disallowed_methods, reason = "test support")]
     pub(crate) fn start(
         script: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static,
     ) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Server::start_at("127.0.0.1:0".parse().unwrap(), script)
+    }
+
+    /// Starts at an address where another one was before.
+    #[expect(clippy::disallowed_methods, reason = "test support")]
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static,
+    ) -> Server {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -186,6 +213,29 @@ pub(crate) fn answer(code: u16, headers: &str, body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// Begins an answer whose length is not known.
+pub(crate) fn begin(stream: &mut TcpStream) -> bool {
+    stream
+        .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .is_ok()
+}
+
+/// One piece of such an answer.
+pub(crate) fn chunk(stream: &mut TcpStream, text: &str) -> bool {
+    write!(stream, "{:x}\r\n{text}\r\n", text.len()).is_ok()
+}
+
+/// Ends such an answer; the connection stays.
+pub(crate) fn end(stream: &mut TcpStream) -> bool {
+    stream.write_all(b"0\r\n\r\n").is_ok()
+}
+
+/// Waits until the other side goes away: a connection on which nothing more comes.
+pub(crate) fn silence(stream: &mut TcpStream) -> bool {
+    let _ = stream.read(&mut [0]);
+    false
 }
 
 /// A folder that is removed when the test ends.

@@ -196,6 +196,8 @@ impl Operator {
                 }
             }
             Event::Failed { reason } => return Err(reason),
+            // Nothing is watched yet.
+            Event::Changed { .. } => {}
             Event::Exited { thread, panic } => return self.thread_ended(&thread, panic),
         }
         Ok(None)

@@ -1,0 +1,286 @@
+//! A `Monitor`: the watches of one kubernetes binding, and how far the binding has come.
+//!
+//! Made when a hook is enabled. Watch threads report to it, queues and reviews read through it. Its one lock guards the list of
+//! views, which only changes for bindings that follow namespaces by labels; it is taken before a store's lock, never after.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use log::error;
+
+use super::gate::Phase;
+use super::progress::Progress;
+use super::store::{Key, Store, Wishes};
+use crate::hook::binding::KubernetesBinding;
+use crate::jq::{self, Filter};
+use crate::kube::{Resource, Rest};
+use crate::message::{BindingId, Event, Item, Snapshot};
+use crate::metrics::{EVENT_SECONDS, Metrics};
+
+pub(super) struct Monitor {
+    pub(super) id: BindingId,
+    pub(super) name: Name,
+    pub(super) kind: String,
+    pub(super) filter: Option<Arc<Filter>>,
+    binding: KubernetesBinding,
+    metrics: Arc<Metrics>,
+    parts: Mutex<Parts>,
+}
+
+/// What the binding is called in logs, errors and metrics.
+pub(super) struct Name {
+    pub(super) hook: String,
+    pub(super) binding: String,
+    pub(super) queue: String,
+    /// `kubernetes[0]` or `kubernetes[0]{name}`, as the original's errors have it.
+    pub(super) debug: String,
+}
+
+struct Parts {
+    phase: Phase,
+    views: Vec<Part>,
+    /// The list of namespaces, for a binding that follows them.
+    namespaces: Option<Feed>,
+}
+
+/// One watch of this binding and the binding's place in its store.
+#[derive(Clone)]
+pub(super) struct Part {
+    pub(super) store: Arc<Store>,
+    pub(super) view: usize,
+    pub(super) feed: Feed,
+    /// Set when the watch is there because this namespace matches.
+    pub(super) namespace: Option<String>,
+}
+
+/// The thread behind a store, as others see it.
+#[derive(Clone, Default)]
+pub(super) struct Feed {
+    pub(super) rest: Arc<Rest>,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Feed {
+    pub(super) fn stop(&self) {
+        self.rest.stop();
+        self.progress.stop();
+    }
+}
+
+impl Name {
+    pub(super) fn new(hook: &str, index: usize, binding: &KubernetesBinding) -> Name {
+        let debug = if binding.name.is_empty() {
+            format!("kubernetes[{index}]")
+        } else {
+            format!("kubernetes[{index}]{{{}}}", binding.name)
+        };
+        Name {
+            hook: hook.to_owned(),
+            binding: binding.name.clone(),
+            queue: binding.queue.clone(),
+            debug,
+        }
+    }
+
+    fn labels(&self) -> [(&str, &str); 3] {
+        [
+            ("hook", &self.hook),
+            ("binding", &self.binding),
+            ("queue", &self.queue),
+        ]
+    }
+}
+
+impl Monitor {
+    pub(super) fn new(
+        id: BindingId,
+        name: Name,
+        binding: &KubernetesBinding,
+        resource: &Resource,
+        metrics: Arc<Metrics>,
+    ) -> Monitor {
+        Monitor {
+            id,
+            name,
+            kind: resource.kind.clone(),
+            filter: binding.filter.clone(),
+            binding: binding.clone(),
+            metrics,
+            parts: Mutex::new(Parts {
+                phase: Phase::Idle,
+                views: Vec::new(),
+                namespaces: None,
+            }),
+        }
+    }
+
+    pub(super) fn wishes(&self) -> Wishes {
+        Wishes {
+            binding: self.id,
+            kind: self.kind.clone(),
+            changes: self.binding.changes,
+            full_objects: self.binding.keep_full_objects,
+            filtered: self.filter.is_some(),
+        }
+    }
+
+    pub(super) fn add(&self, part: Part) {
+        self.locked().views.push(part);
+    }
+
+    pub(super) fn follow_namespaces(&self, feed: Feed) {
+        self.locked().namespaces = Some(feed);
+    }
+
+    /// Forgets the objects of a namespace that no longer matches. Nobody is told about them.
+    pub(super) fn leave_namespace(&self, namespace: &str) {
+        self.locked()
+            .views
+            .retain(|part| part.namespace.as_deref() != Some(namespace));
+        self.show_objects();
+    }
+
+    pub(super) fn namespaces(&self) -> Option<Feed> {
+        self.locked().namespaces.clone()
+    }
+
+    pub(super) fn feeds(&self) -> Vec<Feed> {
+        let parts = self.locked();
+        parts.views.iter().map(|part| part.feed.clone()).collect()
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.locked().phase
+    }
+
+    /// An object that the filter fails on, which keeps the binding from being enabled.
+    pub(super) fn failure(&self) -> Option<(String, String)> {
+        let parts = self.locked();
+        parts
+            .views
+            .iter()
+            .find_map(|part| part.store.failure(part.view))
+    }
+
+    /// The first lists are complete: from now on changes are events.
+    pub(super) fn lock(&self) {
+        let mut parts = self.locked();
+        if parts.phase == Phase::Idle {
+            parts.phase = Phase::Locked;
+            for part in &parts.views {
+                part.store.lock_gate(part.view);
+            }
+        }
+    }
+
+    /// Sends what was kept back, in order, and lets everything through after that.
+    pub(super) fn open(&self, mut send: impl FnMut(Event) -> bool) {
+        let views = {
+            let mut parts = self.locked();
+            parts.phase = Phase::Open;
+            parts.views.clone()
+        };
+        for part in views {
+            loop {
+                let events = part.store.open_gate(part.view);
+                if events.is_empty() {
+                    break;
+                }
+                for event in events {
+                    if !send(event) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first list of a view is complete. Its gate takes the state of the binding: a namespace that begins to match after
+    /// the binding was opened is open, and its objects were taken in silently.
+    pub(super) fn complete(&self, store: &Store, view: usize) {
+        let errors = {
+            let parts = self.locked();
+            store.complete(view, parts.phase)
+        };
+        for reason in errors {
+            self.filter_failed(&reason);
+        }
+        self.show_objects();
+    }
+
+    /// Reads all views, sorted as the original sorts.
+    pub(super) fn read(&self, synchronization: bool) -> Snapshot {
+        let mut items: Vec<(Key, Item)> = Vec::new();
+        let several = {
+            let parts = self.locked();
+            for part in &parts.views {
+                part.store.read(part.view, synchronization, &mut items);
+            }
+            parts.views.len() > 1
+        };
+        if !self.binding.keep_full_objects {
+            // By `namespace/Kind/name` as one text: a slash stands behind the shorter of two namespaces.
+            items.sort_by(|(one, _), (other, _)| {
+                let ((one_space, one), (other_space, other)) = (one.parts(), other.parts());
+                let slash = |space: &str| space.bytes().chain([b'/']).collect::<Vec<u8>>();
+                if one_space == other_space {
+                    one.cmp(other)
+                } else {
+                    slash(one_space).cmp(&slash(other_space))
+                }
+            });
+        } else if several {
+            items.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// Shows how many objects a snapshot would have.
+    pub(super) fn show_objects(&self) {
+        let views = self.locked().views.clone();
+        let objects: usize = views.iter().map(|part| part.store.count(part.view)).sum();
+        let objects = u32::try_from(objects).unwrap_or(u32::MAX);
+        self.metrics
+            .set("kube_snapshot_objects", &self.name.labels(), objects.into());
+    }
+
+    pub(super) fn filter_took(&self, seconds: f64) {
+        self.metrics.observe_within(
+            EVENT_SECONDS,
+            "kube_jq_filter_duration_seconds",
+            &self.name.labels(),
+            seconds,
+        );
+    }
+
+    pub(super) fn event_took(&self, seconds: f64) {
+        self.metrics.observe_within(
+            EVENT_SECONDS,
+            "kube_event_duration_seconds",
+            &self.name.labels(),
+            seconds,
+        );
+    }
+
+    /// The words for a failed filter. jq quotes what it failed on, and a Secret must not get into a log.
+    pub(super) fn filter_error(&self, error: &jq::Error) -> String {
+        if self.kind == "Secret" {
+            return "the filter failed on a Secret, whose content is not shown".to_owned();
+        }
+        error.to_string()
+    }
+
+    pub(super) fn filter_failed(&self, reason: &str) {
+        let Name {
+            hook,
+            binding,
+            queue,
+            debug,
+        } = &self.name;
+        error!(hook = hook.as_str(), binding = binding.as_str(), queue = queue.as_str();
+            "handleWatchEvent: applyFilter error: {debug}: jqFilter: {reason}");
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
