@@ -147,7 +147,6 @@ impl Changes {
         self
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "stores will ask"))]
     pub(crate) fn contains(self, change: Change) -> bool {
         match change {
             Change::Added => self.added,

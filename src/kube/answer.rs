@@ -30,7 +30,6 @@ const RETRY_AFTER_LIMIT: u64 = 600;
 /// A whole answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) code: u16,
     pub(crate) body: Vec<u8>,
     pub(super) call: Call,
     pub(super) server: String,
@@ -81,7 +80,6 @@ impl Stream {
         self.read_to_end(&mut body)
             .map_err(|error| self.failure(error))?;
         Ok(Answer {
-            code: self.code,
             body,
             call: self.call.clone(),
             server: self.names.server.clone(),

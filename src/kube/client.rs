@@ -48,7 +48,15 @@ pub(crate) enum Method {
     Get,
     Post,
     Put,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "object operations will send it")
+    )]
     Patch,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "object operations will send it")
+    )]
     Delete,
 }
 
@@ -171,6 +179,13 @@ impl Client {
     }
 
     /// The same connections and login with a rate and a deadline of its own.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "a second client for object operations has limits of its own"
+        )
+    )]
     pub(crate) fn with_limits(&self, limits: Limits) -> Client {
         let pace = Arc::new(Pace::per_second(limits.qps, limits.burst));
         self.shared

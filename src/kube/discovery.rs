@@ -52,6 +52,7 @@ impl Discovery {
         newer.value.lookup(name, api_version).cloned()
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at the whole map"))]
     /// Everything that is known, asked for if nothing is known yet.
     pub(crate) fn map(&self) -> Result<Arc<ResourceMap>, Error> {
         match self.map.current() {

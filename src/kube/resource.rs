@@ -64,6 +64,7 @@ impl Resource {
         path
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "rules for hooks ask for it"))]
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
@@ -127,10 +128,7 @@ impl ResourceMap {
         }
     }
 
-    pub(crate) fn all(&self) -> &[Resource] {
-        &self.resources
-    }
-
+    #[cfg_attr(not(test), expect(dead_code, reason = "only errors tell of it"))]
     pub(crate) fn unavailable(&self) -> &[String] {
         &self.unavailable
     }

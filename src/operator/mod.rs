@@ -116,6 +116,7 @@ impl Operator {
             ),
         ]));
         let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
+        let client = parts::observed(&client, &metrics);
         let probe = Server::start(
             Listen {
                 name: "probe",

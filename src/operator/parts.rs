@@ -9,8 +9,9 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 
 use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
-use crate::kube::{Client, ClusterConfig, ExecRunner, Limits, Wanted};
+use crate::kube::{self, Client, ClusterConfig, ExecRunner, Limits, Observation, Wanted};
 use crate::message::Event;
+use crate::metrics::Metrics;
 use crate::settings::{self, Settings};
 
 /// LIMIT: a kubeconfig's exec plugin may have to talk to an identity provider.
@@ -85,9 +86,52 @@ pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client
     let limits = Limits {
         qps: kube.qps,
         burst: kube.burst,
-        deadline: Duration::from_secs(30),
+        deadline: kube::DEADLINE,
     };
     Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
+}
+
+/// Counts every call to the API server under the names of the original.
+pub(super) fn observed(client: &Client, metrics: &Arc<Metrics>) -> Client {
+    let metrics = Arc::clone(metrics);
+    client.with_observer(Arc::new(move |call: &Observation<'_>| {
+        let url = template(call.path);
+        let labels = [("verb", call.method), ("url", url.as_str())];
+        let prefix = "kubernetes_client_";
+        let (latency, waited) = (call.latency.as_secs_f64(), call.waited.as_secs_f64());
+        metrics.observe(
+            &format!("{prefix}request_latency_seconds"),
+            &labels,
+            latency,
+        );
+        metrics.observe(
+            &format!("{prefix}rate_limiter_latency_seconds"),
+            &labels,
+            waited,
+        );
+        let code = call
+            .code
+            .map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+        let labels = [("code", code.as_str()), ("method", call.method)];
+        metrics.add(&format!("{prefix}request_result_total"), &labels, 1.0);
+    }))
+}
+
+/// A path without the names in it, so that there are as many series as kinds and not as many as objects.
+fn template(path: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let version = if path.starts_with("/apis/") { 3 } else { 2 };
+    let mut resource = version + 1;
+    if parts.get(resource) == Some(&"namespaces") && parts.len() > resource + 2 {
+        if let Some(namespace) = parts.get_mut(resource + 1) {
+            *namespace = "{namespace}";
+        }
+        resource += 2;
+    }
+    if let Some(name) = parts.get_mut(resource + 1) {
+        *name = "{name}";
+    }
+    parts.join("/")
 }
 
 /// Runs a kubeconfig's exec plugin: processes are the executor's business, not the client's.
@@ -126,4 +170,29 @@ pub(super) fn address(listen: &settings::Listen, flag: &str) -> Result<SocketAdd
                 listen.address
             )
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_left_out_of_the_label() {
+        let cases = [
+            ("/version", "/version"),
+            ("/api/v1/pods", "/api/v1/pods"),
+            ("/api/v1/namespaces/n", "/api/v1/namespaces/{name}"),
+            (
+                "/api/v1/namespaces/n/secrets/s",
+                "/api/v1/namespaces/{namespace}/secrets/{name}",
+            ),
+            (
+                "/apis/apps/v1/namespaces/n/deployments/d/status",
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status",
+            ),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(template(path), expected);
+        }
+    }
 }

@@ -3,7 +3,6 @@
 //! The caller is rustls too; black-box tests bring other implementations.
 
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -384,14 +383,4 @@ fn secrets_do_not_show_in_debug_output() {
         !shown.contains("PRIVATE") && shown.contains("tls.key"),
         "{shown}"
     );
-}
-
-/// Writes a pair as the kubelet does: a new directory, then one rename of the link that all names go through.
-fn publish(root: &Path, version: &str, pair: &Pair) {
-    let directory = root.join(version);
-    std::fs::create_dir(&directory).unwrap();
-    std::fs::write(directory.join("tls.crt"), &pair.certificate).unwrap();
-    std::fs::write(directory.join("tls.key"), &pair.key).unwrap();
-    std::os::unix::fs::symlink(version, root.join("..tmp")).unwrap();
-    std::fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
 }
