@@ -1,8 +1,10 @@
 //! Entry: command line -> the one function that does it -> exit code. Nothing else exits.
 #![doc = include_str!("ARCHITECTURE.md")]
 
+mod dispatch;
 mod duration;
 mod executor;
+mod flow;
 mod hook;
 #[cfg_attr(
     not(test),
@@ -19,7 +21,9 @@ mod metrics;
 mod monitor;
 mod operator;
 mod pace;
+mod queue;
 mod resource;
+mod schedule;
 mod serve;
 mod settings;
 mod threads;
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
             api_version,
             wait,
             settings,
-        }) => match resource::show(&names, api_version.as_deref(), wait, &settings) {
+        }) => match resource::show(&names, api_version.as_deref(), wait, &settings, &note) {
             Ok(text) => say(&text),
             Err(reason) => fail(&reason),
         },
@@ -85,6 +89,11 @@ fn start(settings: Settings) -> ExitCode {
 fn say(text: &str) -> ExitCode {
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+/// Tells a person who waits what for.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.

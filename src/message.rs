@@ -3,6 +3,7 @@
 //! Reading `Event` is reading everything that can wake the main loop.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::hook::Registry;
 use crate::hook::binding::Change;
@@ -70,6 +71,104 @@ pub(crate) enum Event {
         item: Item,
         key: ObjectKey,
     },
+    /// It is time for everything with this crontab. Sent by the schedule thread.
+    Tick { crontab: Arc<str> },
+    /// The kubernetes bindings of a hook are watched now. Sent by the main queue, before their Synchronization runs.
+    KubernetesEnabled { hook: usize },
+    /// A hook has come so far that its schedules count. Sent by the main queue.
+    SchedulesEnabled { hook: usize },
+    /// The first Synchronization of every hook is done, and so is all that stands before it. Sent once, by the main queue.
+    Synchronized,
     /// A thread found something that no waiting can mend.
     Failed { reason: String },
+}
+
+/// An entry in a queue.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// Index into `registry.hooks`; without meaning for `Work::Announce`.
+    pub(crate) hook: usize,
+    pub(crate) work: Work,
+    /// When it was queued, or queued again after a failure.
+    pub(crate) queued: Instant,
+    /// How often it has failed.
+    pub(crate) failures: u32,
+}
+
+impl Task {
+    pub(crate) fn new(hook: usize, work: Work, now: Instant) -> Task {
+        Task {
+            hook,
+            work,
+            queued: now,
+            failures: 0,
+        }
+    }
+
+    /// A run of a hook for one reason.
+    pub(crate) fn run(
+        hook: usize,
+        origin: Origin,
+        change: Option<Box<ObjectChange>>,
+        now: Instant,
+    ) -> Task {
+        let opens = match origin {
+            Origin::Synchronization(binding) => vec![binding],
+            _ => Vec::new(),
+        };
+        let run = HookRun {
+            head: origin,
+            causes: vec![Cause { origin, change }],
+            opens,
+        };
+        Task::new(hook, Work::Run(run), now)
+    }
+}
+
+/// What a task is to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Run(HookRun),
+    /// Watch what the hook's kubernetes bindings name, then queue their Synchronization.
+    EnableKubernetes,
+    EnableSchedules,
+    /// Everything queued at the start is done: tell the main loop.
+    Announce,
+}
+
+/// One run of a hook, perhaps joined from several tasks.
+#[derive(Debug)]
+pub(crate) struct HookRun {
+    /// What the first of the joined tasks came from. It decides labels and whether a failure is allowed, also when its own
+    /// cause was dropped in favour of a later one of its group.
+    pub(crate) head: Origin,
+    /// Why the hook is run: one binding context each, in order. At least one.
+    pub(crate) causes: Vec<Cause>,
+    /// Kubernetes bindings whose events may flow once this run has succeeded.
+    pub(crate) opens: Vec<usize>,
+}
+
+/// The kind of a run and the binding behind it, as an index into the hook's `schedules` or `kubernetes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    OnStartup,
+    Schedule(usize),
+    Synchronization(usize),
+    Change(usize),
+}
+
+/// One reason to run a hook. What the hook sees of the cluster besides is read when it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) origin: Origin,
+    /// Only for `Origin::Change`, and not when the binding has a group: such a run tells nothing about the object.
+    pub(crate) change: Option<Box<ObjectChange>>,
+}
+
+/// What happened to an object, frozen at the time of the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectChange {
+    pub(crate) change: Change,
+    pub(crate) item: Item,
+    pub(crate) key: ObjectKey,
 }

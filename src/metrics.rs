@@ -70,6 +70,13 @@ impl Metrics {
         });
     }
 
+    /// Sets a counter that somebody else counts.
+    pub(crate) fn total(&self, name: &str, labels: &[(&str, &str)], total: f64) {
+        self.update(name, Kind::Counter, labels, |series| {
+            *series = Series::Value(total);
+        });
+    }
+
     /// Sets a gauge.
     pub(crate) fn set(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.update(name, Kind::Gauge, labels, |series| {

@@ -113,7 +113,7 @@ fn term_at_any_moment_of_the_start_ends_it_in_order() {
     let silent = Scripted::new(|_| Reply::silence());
     let good = Scripted::api();
     // Slow enough that some of the moments fall into it.
-    let slow = "#!/bin/sh\nsleep 0.2\necho 'configVersion: v1'\n";
+    let slow = "#!/bin/sh\nsleep 0.2\necho '{configVersion: v1, onStartup: 1}'\n";
     let worlds = [
         Env::new().quiet_hook().kubeconfig(&nowhere()),
         Env::new().quiet_hook().kubeconfig(&silent.kubeconfig()),
@@ -198,13 +198,19 @@ fn a_broken_stdout_does_not_end_it() {
     assert!(shell.is_running());
 }
 
-/// A mistake, the thing that the answer must name, and words of which one must be in it as the remedy.
+/// A mistake, the thing that the answer must name, and words of which one must be in the same line as the remedy.
 struct Mistake {
     name: &'static str,
     world: Env,
     thing: String,
     remedies: &'static [&'static str],
+    /// `None`: it goes on without the thing.
+    code: Option<i32>,
+    /// Other lines are about the same thing, such as what the hook itself has said.
+    with_others: bool,
 }
+
+const MISSING_PROGRAM: &str = "#!/bin/sh\necho 'jq: not found' >&2\nexit 127\n";
 
 /// A world in which nothing is wrong.
 fn fine() -> Env {
@@ -222,6 +228,8 @@ fn mistake(
         world,
         thing: thing.into(),
         remedies,
+        code: Some(1),
+        with_others: false,
     }
 }
 
@@ -249,24 +257,34 @@ fn mistakes_with_files() -> Vec<Mistake> {
             empty_dir,
             &["chmod +x", "executable", "--hooks-dir"],
         ),
-        mistake(
-            "a hook is not executable",
-            not_executable,
-            "a.sh",
-            &["chmod +x"],
-        ),
-        mistake(
-            "a hook prints nonsense for --config",
-            fine().hook("bad.sh", "#!/bin/sh\necho '{nonsense'\n"),
-            "bad.sh",
-            &["--config", "configVersion", "expected", "must", "write"],
-        ),
-        mistake(
-            "a hook fails at --config",
-            fine().hook("bad.sh", "#!/bin/sh\necho 'jq: not found' >&2\nexit 127\n"),
-            "bad.sh",
-            &["--config"],
-        ),
+        Mistake {
+            code: None,
+            with_others: true,
+            ..mistake(
+                "a hook is not executable",
+                not_executable,
+                "a.sh",
+                &["chmod +x"],
+            )
+        },
+        Mistake {
+            with_others: true,
+            ..mistake(
+                "a hook prints nonsense for --config",
+                fine().hook("bad.sh", "#!/bin/sh\necho '{nonsense'\n"),
+                "bad.sh",
+                &["unclosed bracket '{' (line 1)"],
+            )
+        },
+        Mistake {
+            with_others: true,
+            ..mistake(
+                "a hook fails at --config",
+                fine().hook("bad.sh", MISSING_PROGRAM),
+                "bad.sh",
+                &["jq: not found"],
+            )
+        },
         mistake(
             "the folder for temporary files cannot be made",
             a_file.flag(&format!("--tmp-dir={in_the_way}/tmp")),
@@ -348,13 +366,17 @@ fn the_commonest_mistakes_get_one_line_with_the_remedy_and_exit_code_1() {
     mistakes.extend(mistakes_with_settings(taken.local_addr().unwrap().port()));
     let mut wrong = Vec::new();
     for mistake in mistakes {
-        let mut operator = mistake.world.start();
-        let code = operator.wait_exit(SOON).code();
-        let complaints = complaints(operator);
-        let good = matches!(&complaints[..], [line]
-            if line.contains(&mistake.thing)
-                && mistake.remedies.iter().any(|remedy| line.contains(remedy)));
-        if code != Some(1) || !good {
+        let (code, complaints) = complaints(&mistake.world);
+        let helps = |line: &String| {
+            let names = line.contains(&mistake.thing);
+            names && mistake.remedies.iter().any(|remedy| line.contains(remedy))
+        };
+        let good = if mistake.with_others {
+            complaints.iter().any(helps)
+        } else {
+            complaints.len() == 1 && complaints.iter().all(helps)
+        };
+        if code != mistake.code || !good {
             wrong.push(format!(
                 "{}: exit code {code:?}, should name {:?} and one of {:?}: {complaints:#?}",
                 mistake.name, mistake.thing, mistake.remedies
@@ -364,17 +386,25 @@ fn the_commonest_mistakes_get_one_line_with_the_remedy_and_exit_code_1() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What it said on stderr, or in its log as a warning or worse.
-fn complaints(operator: Operator) -> Vec<String> {
+/// Its exit code, `None` if it comes as far as to look for the API server, and what it said on stderr, or in its log as a
+/// warning or worse.
+fn complaints(world: &Env) -> (Option<i32>, Vec<String>) {
+    let mut operator = world.start();
+    let is_waiting = |line: &Line| line.contains("waiting for the API server");
+    wait_for("its end, or its wait for the API server", SOON, || {
+        !operator.is_running() || operator.log_lines().iter().any(is_waiting)
+    });
+    let code = match operator.is_running() {
+        true => None,
+        false => operator.wait_exit(SOON).code(),
+    };
+    operator.signal(Signal::KILL);
     let is_loud = |line: &Line| {
         line.is_stderr || matches!(line.label("level"), Some("warn" | "error" | "fatal"))
     };
-    let lines = operator.into_lines();
-    lines
-        .into_iter()
-        .filter(is_loud)
-        .map(|line| line.message().to_owned())
-        .collect()
+    let lines = operator.into_lines().into_iter();
+    let loud = lines.filter(|line| is_loud(line) && !is_waiting(line) && !line.text.is_empty());
+    (code, loud.map(|line| line.text).collect())
 }
 
 #[test]

@@ -351,12 +351,12 @@ fn new_command(program: &Path) -> Command {
     Command::new(program)
 }
 
-/// Hooks of queue runs may expect the files that the original makes. For reviews the hook makes what it writes: on ext4, writing with
-/// `>` to a file that exists already starts a disk write when the file is closed, a quarter of the cost of a whole run. The
-/// directory keeps such files private, whatever the umask.
+/// SO-24: the file that a hook must fill is there, empty, as in the original. The files of a review that hardly any hook writes, its
+/// metrics and patches, are made by the hook itself; the directory keeps them private, whatever the umask.
 fn files_made_before(kind: RunKind) -> &'static [&'static RunFile] {
     match kind {
-        RunKind::Admission | RunKind::Conversion => &[],
+        RunKind::Admission => &[&ADMISSION_RESPONSE],
+        RunKind::Conversion => &[&CONVERSION_RESPONSE],
         RunKind::Other => &[&METRICS, &OBJECT_PATCH],
     }
 }

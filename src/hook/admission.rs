@@ -13,9 +13,9 @@ use super::binding::{
 use super::config::Findings;
 use super::name::webhook_id;
 use super::selector::{LabelSelector, go_strings, subdomain_problem};
-use super::tree::Step;
 use super::v1::{check_snapshots, non_empty, selector};
 use super::wire::WireLabels;
+use crate::yaml::Step;
 
 /// What a webhook without `timeoutSeconds` gets, and the range that the API server allows.
 const DEFAULT_TIMEOUT_SECONDS: u8 = 10;

@@ -78,9 +78,21 @@ pub(crate) struct KubernetesBinding {
     pub(crate) namespaces: Namespaces,
     pub(crate) allow_failure: bool,
     pub(crate) include_snapshots_from: Vec<String>,
-    /// For Event runs; Synchronization always runs in the main queue.
+    /// For Event runs; see `synchronization_queue` for the first run.
     pub(crate) queue: String,
     pub(crate) group: Option<String>,
+}
+
+impl KubernetesBinding {
+    /// Where the Synchronization runs: in the main queue, so that hooks come up one after the other. A binding with a queue of
+    /// its own can opt out by `waitForSynchronization: false`; then neither other hooks nor readiness wait for it.
+    pub(crate) fn synchronization_queue(&self) -> &str {
+        if self.wait_for_synchronization {
+            MAIN_QUEUE
+        } else {
+            &self.queue
+        }
+    }
 }
 
 /// What happened to an object.

@@ -13,9 +13,9 @@ use std::fmt;
 
 use super::binding::Config;
 use super::schema::{self, Schema};
-use super::tree::{Node, Step, Tree};
 use super::{v0, v1};
 use crate::yaml;
+use crate::yaml::{Node, Step, Tree};
 
 /// One thing that is wrong with a configuration, or unwise in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub(crate) fn parse(output: &[u8]) -> Result<Parsed, ConfigError> {
             0,
         ))
     })?;
-    let mut root: Node = yaml::from_str(text).map_err(|error| unreadable(text, &error))?;
+    let mut root = yaml::parse(text).map_err(|error| unreadable(text, &error))?;
     match root.tree {
         // A hook that printed nothing at all is told so by the schema.
         Tree::Null => root.tree = Tree::Object(Vec::new()),

@@ -23,7 +23,6 @@ pub(crate) mod response;
 mod route;
 mod schema;
 pub(crate) mod selector;
-mod tree;
 mod v0;
 mod v1;
 mod wire;
@@ -174,6 +173,22 @@ impl Registry {
         }
         route::drop_shared_aliases(&mut registry.routes);
         Ok(registry)
+    }
+
+    /// Hooks of these names and configurations, for tests of other rooms.
+    #[cfg(test)]
+    pub(crate) fn of(hooks: &[(&str, &str)]) -> Registry {
+        let mut registry = Registry::default();
+        for (name, text) in hooks {
+            let parsed = config::parse(text.as_bytes()).unwrap();
+            let hook = Hook {
+                name: (*name).to_owned(),
+                path: Path::new("/hooks").join(name),
+                config: parsed.config,
+            };
+            registry.add(hook).unwrap();
+        }
+        registry
     }
 
     fn add(&mut self, hook: Hook) -> Result<(), HookError> {

@@ -5,7 +5,7 @@
 //! is checked by `config.rs`.
 
 use super::config::Violation;
-use super::tree::{Node, Tree, integer};
+use crate::yaml::{Node, Tree, integer};
 
 /// What a value must be.
 pub(super) enum Schema {
@@ -423,7 +423,7 @@ mod tests {
     use super::*;
 
     fn texts(schema: &Schema, yaml: &str) -> Vec<String> {
-        let node: Node = crate::yaml::from_str(yaml).unwrap();
+        let node = crate::yaml::parse(yaml).unwrap();
         check(&node, schema)
             .iter()
             .map(|violation| match &violation.hint {

@@ -10,9 +10,9 @@ use super::binding::{
 };
 use super::config::Findings;
 use super::crontab::Crontab;
-use super::tree::{Node, Step};
 use super::v1::{compile, non_empty, selector};
 use super::wire::WireLabels;
+use crate::yaml::{Node, Step};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -14,13 +14,13 @@ use super::binding::{
 use super::config::Findings;
 use super::crontab::Crontab;
 use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
-use super::tree::{Node, Step};
 use super::wire::{
     Wire, WireConversion, WireFields, WireKubernetes, WireLabels, WireNamespace, WireSchedule,
     WireSettings,
 };
 use crate::duration;
 use crate::jq::Filter;
+use crate::yaml::{Node, Step};
 
 /// Turns a tree that fits the v1 schema into a configuration.
 pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config> {

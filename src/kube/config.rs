@@ -13,9 +13,6 @@ use super::credential::ExecCommand;
 use super::error::Error;
 use super::kubeconfig;
 
-/// Where the files of a pod's service account are, unless the caller says otherwise.
-pub(crate) const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
 /// LIMIT: the longest kubeconfig, certificate bundle or token file that is read. System bundles are about 250 KiB, and a
 /// kubeconfig for a hundred clusters about 1 MiB.
 pub(super) const FILE_LIMIT: u64 = 8 * 1024 * 1024;
@@ -35,7 +32,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) kube_config: Option<&'a Path>,
     pub(crate) context: Option<&'a str>,
     pub(crate) server: Option<&'a str>,
-    /// `SERVICE_ACCOUNT_DIR` outside tests.
+    /// Where a pod finds token, CA and namespace of its service account.
     pub(crate) service_account_dir: &'a Path,
 }
 
@@ -164,6 +161,11 @@ fn kubeconfig_files(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Vec<PathBuf>>, Error> {
     if let Some(path) = wanted.kube_config {
+        if !path.exists() {
+            return Err(Error::Config(format!(
+                "--kube-config is {path:?} but there is no such file; correct it or leave it out"
+            )));
+        }
         return Ok(Some(vec![path.to_owned()]));
     }
     if let Some(list) = variable("KUBECONFIG") {
@@ -440,6 +442,7 @@ mod tests {
         asked.kube_config = Some(&missing);
         let error = load(&asked, &[]).unwrap_err();
         assert!(error.to_string().contains("missing"), "{error}");
+        assert!(error.to_string().contains("--kube-config"), "{error}");
         let mut asked = wanted(&folder);
         asked.context = Some("x");
         assert!(load(&asked, &[]).unwrap_err().to_string().contains("\"x\""));

@@ -175,7 +175,7 @@ impl fmt::Display for Error {
                 if !message.is_empty() {
                     write!(out, ": {message}")?;
                 }
-                out.write_str(remedy(*code))
+                out.write_str(remedy(*code, &call.path))
             }
             Error::Redirect {
                 call,
@@ -204,8 +204,12 @@ impl fmt::Display for Error {
 }
 
 /// What a person can do about a status that says little by itself.
-fn remedy(code: u16) -> &'static str {
+fn remedy(code: u16, path: &str) -> &'static str {
     match code {
+        // Every API server has these.
+        404 if matches!(path, "/api" | "/apis" | "/version") => {
+            "; check the server address and the path in it"
+        }
         401 => "; check the token, the client certificate or the exec plugin of this user",
         403 => "; check the roles bound to this user or service account",
         _ => "",

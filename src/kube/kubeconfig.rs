@@ -152,14 +152,40 @@ struct Place {
     namespace: Option<String>,
 }
 
+/// The fields that are no text.
+const SWITCHES: [&str; 3] = [
+    "insecure-skip-tls-verify",
+    "provideClusterInfo",
+    "disable-compression",
+];
+
+/// Values such as `token: 12345` or `value: false` are meant as text, and kubectl takes them so.
+fn scalars_to_text(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(scalars_to_text),
+        Value::Object(fields) => fields
+            .iter_mut()
+            .filter(|(key, _)| !SWITCHES.contains(&key.as_str()))
+            .for_each(|(_, field)| scalars_to_text(field)),
+        Value::Bool(_) | Value::Number(_) => *value = Value::String(value.to_string()),
+        Value::Null | Value::String(_) => {}
+    }
+}
+
 impl Merged {
     fn add(&mut self, file: &Path, text: &str) -> Result<(), Error> {
         if text.trim().is_empty() {
             return Ok(());
         }
-        let wire: Wire = yaml::from_str(text).map_err(|error| {
+        let refused = |error: String| {
             Error::Config(format!("{} is not a kubeconfig: {error}", file.display()))
-        })?;
+        };
+        let mut tree = yaml::parse_plain(text)
+            .map_err(|error| refused(error.to_string()))?
+            .to_value();
+        scalars_to_text(&mut tree);
+        let wire: Wire =
+            serde_json::from_value(tree).map_err(|error| refused(error.to_string()))?;
         self.current = self
             .current
             .take()

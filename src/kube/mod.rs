@@ -45,7 +45,7 @@ mod watching;
 pub(crate) use answer::{Answer, Stream};
 pub(crate) use backoff::{Rest, Tempo};
 pub(crate) use client::{ANSWER_LIMIT, Client, DEADLINE, Limits, Method, Observation, Request};
-pub(crate) use config::{ClusterConfig, SERVICE_ACCOUNT_DIR, Wanted};
+pub(crate) use config::{ClusterConfig, Wanted};
 pub(crate) use credential::{ExecCommand, ExecRunner};
 pub(crate) use discovery::{Discovery, describe};
 pub(crate) use error::{Call, Error, Fault, Unknown};

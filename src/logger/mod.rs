@@ -86,11 +86,6 @@ pub(crate) fn set_level(level: LevelFilter) {
     log::set_max_level(level);
 }
 
-/// What is logged now.
-pub(crate) fn level() -> LevelFilter {
-    log::max_level()
-}
-
 /// Prints a line as it is, without level and time. Control characters are escaped.
 pub(crate) fn plain_line(text: &str) {
     if let Some(logger) = LOGGER.get() {

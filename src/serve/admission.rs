@@ -21,7 +21,7 @@ use super::pool::{Pool, Refused};
 use super::probe::{self, Readiness};
 use super::review::{self, Answer, Question, ReviewId};
 use super::{Head, Request, Respond, Response};
-use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream};
+use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::binding::{AdmissionBinding, AdmissionKind};
 use crate::hook::context::{BindingContext, Reason, write_contexts};
 use crate::hook::response::{AdmissionAnswer, ResponseError};
@@ -187,20 +187,23 @@ impl Runner {
         let (hook, binding) = (target.hook.as_str(), target.binding.name.as_str());
         let uid = question.uid.as_str();
         debug!(hook = hook, binding = binding, uid = uid; "Execute hook");
-        let started = Instant::now();
+        let began = Instant::now();
         let run = if target.pace.wait_until(deadline) {
             self.run(question, target, deadline)
         } else {
             Err(Undecided::RateLimit)
         };
-        let verdict = run.and_then(|outcome| verdict(&outcome, question, target));
-        self.count(hook, binding, started.elapsed(), verdict.is_ok());
+        let verdict = run.and_then(|outcome| {
+            self.count_usage(hook, binding, &outcome.usage);
+            verdict(&outcome, question, target)
+        });
+        self.count(hook, binding, began.elapsed(), verdict.is_ok());
         match verdict {
             Ok(answer) => {
                 info!(
                     hook = hook, binding = binding, uid = uid, allowed = answer.allowed, kind:% = question.kind,
                     namespace = question.namespace.as_str(), name = question.name.as_str(),
-                    operation = question.operation.as_str(), message = answer.message.as_str(),
+                    operation = question.operation.as_str(), dryRun = question.dry_run, message = answer.message.as_str(),
                     patched = answer.patch.is_some(), warnings = answer.warnings.len();
                     "AdmissionResponse from hook"
                 );
@@ -253,6 +256,16 @@ impl Runner {
         });
         output.finish();
         outcome.map_err(Undecided::Run)
+    }
+
+    fn count_usage(&self, hook: &str, binding: &str, usage: &Usage) {
+        let labels = [("hook", hook), ("binding", binding), ("queue", "")];
+        for (name, spent) in [
+            ("hook_run_user_cpu_seconds", usage.user),
+            ("hook_run_sys_cpu_seconds", usage.system),
+        ] {
+            self.metrics.observe(name, &labels, spent.as_secs_f64());
+        }
     }
 
     fn count(&self, hook: &str, binding: &str, elapsed: Duration, decided: bool) {

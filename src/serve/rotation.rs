@@ -105,10 +105,6 @@ impl Rotation {
         }
         changing
     }
-
-    pub(crate) fn is_serving(&self) -> bool {
-        self.served.is_some()
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -190,6 +191,7 @@ impl Webhook {
             .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
         serving.plurals.learn(&self.parts.registry);
         self.register(&serving.rotation, &serving.plurals)?;
+        self.count_connections(serving);
         if serving.rotation.registered() {
             return Ok(SETTLE);
         }
@@ -210,7 +212,10 @@ impl Webhook {
             return Ok(());
         }
         let from = &offer.material.certificate.from;
-        info!("serving {from}, valid until {}", identity.not_after);
+        info!(
+            "serving {from}, valid from {} until {}",
+            identity.not_before, identity.not_after
+        );
         match &serving.current {
             Some(current) => current.replace(identity),
             None => serving.current = Some(tls::Current::new(identity)),
@@ -234,6 +239,26 @@ impl Webhook {
         info!(address:% = server.address(); "Webhook server listens");
         serving.server = Some(server);
         Ok(())
+    }
+
+    /// What happened on the port since the start, as it stands at this round.
+    #[expect(clippy::cast_precision_loss, reason = "nobody opens 2^52 connections")]
+    fn count_connections(&self, serving: &Serving) {
+        let Some(server) = &serving.server else {
+            return;
+        };
+        let counts = server.counts();
+        let metrics = &self.parts.metrics;
+        let open = counts.open.load(Ordering::Relaxed);
+        metrics.set("webhook_connections_open", &[], open as f64);
+        for (name, count) in [
+            ("webhook_connections_shed_total", &counts.shed),
+            ("webhook_handshakes_failed_total", &counts.handshakes_failed),
+            ("webhook_panics_total", &counts.panics),
+            ("webhook_requests_refused_total", &counts.refused),
+        ] {
+            metrics.total(name, &[], count.load(Ordering::Relaxed) as f64);
+        }
     }
 
     /// Says how long the certificate lives, and does not let the operator be ready with one that has expired.

@@ -143,6 +143,15 @@ const HOOKS: &[Flag] = &[
         set: |s, v| put(&mut s.tmp_dir, value::path(v)),
     },
     Flag {
+        name: "hook-variable",
+        other_names: &[],
+        variables: &["SHELL_OPERATOR_HOOK_VARIABLES"],
+        takes: Takes::Many("NAME"),
+        default: "",
+        help: "variable of the operator's environment that hooks get; all of them when none is named",
+        set: |s, v| value::variable(v).map(|name| s.hook_variables.push(name)),
+    },
+    Flag {
         name: "skip-broken-hooks",
         other_names: &[],
         variables: &["SHELL_OPERATOR_SKIP_BROKEN_HOOKS"],

@@ -25,9 +25,8 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, parse, parse_process, variable};
-pub(crate) use error::UsageError;
-pub(crate) use help::{reference, version, version_text};
+pub(crate) use command::{Command, parse_process, variable};
+pub(crate) use help::{version, version_text};
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,
 /// the operator makes its own certificate.
@@ -35,13 +34,6 @@ pub(crate) const ADMISSION_FILES: DefaultFiles = DefaultFiles {
     server_cert: "/validating-certs/tls.crt",
     server_key: "/validating-certs/tls.key",
     ca: "/validating-certs/ca.crt",
-};
-
-/// The same for conversion webhooks.
-pub(crate) const CONVERSION_FILES: DefaultFiles = DefaultFiles {
-    server_cert: "/conversion-certs/tls.crt",
-    server_key: "/conversion-certs/tls.key",
-    ca: "/conversion-certs/ca.crt",
 };
 
 /// The three files of a serving certificate.
@@ -64,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) metrics_prefix: String,
     /// The namespace of the operator's Service, for webhooks.
     pub(crate) namespace: Option<String>,
+    /// Variables that hooks inherit; empty for all.
+    pub(crate) hook_variables: Vec<String>,
     /// Start with the good hooks when some are broken.
     pub(crate) skip_broken_hooks: bool,
     pub(crate) stop: Stop,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
+use super::command::parse;
+use super::error::UsageError;
 use super::flag::{self, IGNORED, Takes, Topic};
-use super::{
-    Command, FailurePolicy, LogFormat, SecretName, Settings, UsageError, parse, reference, value,
-    version_text,
-};
+use super::help::reference;
+use super::{Command, FailurePolicy, LogFormat, SecretName, Settings, value, version_text};
 
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command, UsageError> {
     let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
@@ -59,6 +59,7 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("object-patcher-kube-client-burst", "9", |s| s.object_patcher.burst == 9),
     ("object-patcher-kube-client-timeout", "1m", |s| s.object_patcher.timeout == Duration::from_secs(60)),
     ("service-account-dir", "/sa", |s| s.kube.service_account_dir == Path::new("/sa")),
+    ("hook-variable", "HOME", |s| s.hook_variables == ["HOME"]),
     ("log-level", "Debug", |s| s.log.level == LevelFilter::Debug),
     ("log-type", "text", |s| s.log.format == LogFormat::Text),
     ("log-no-time", "true", |s| s.log.no_time),

@@ -125,6 +125,14 @@ pub(super) fn burst(text: &str, default: u32) -> Parsed<u32> {
     }
 }
 
+/// The name of an environment variable.
+pub(super) fn variable(text: &str) -> Parsed<String> {
+    if text.is_empty() || text.contains(['=', '\0', ' ']) {
+        return Err("the name of an environment variable, such as HOME");
+    }
+    Ok(text.to_owned())
+}
+
 /// A certificate that lives for less could expire between two looks at it.
 pub(super) fn lifetime(text: &str) -> Parsed<Duration> {
     match time(text) {

@@ -1,7 +1,8 @@
 //! `scripts/bench admission`: what the operator adds to the bare cost of running a hook.
 //!
 //! Floor and operator are measured in one run, in turns, with the same hook and the same number of callers, so that the ratio means
-//! something on any machine. Floor: write the input file, start the hook, wait, read the answer; no server. Callers speak TLS with
+//! something on any machine. Floor: write the input file and the empty file for the answer, which a hook is
+//! promised, start the hook, wait, read the answer; no server. Callers speak TLS with
 //! keep-alive to the operator's own port; the API server is there (a real one) but takes no part.
 
 use std::fs;
@@ -116,6 +117,8 @@ pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) ->
                 own.join(format!("{call}.out")),
             );
             fs::write(&input, &context).unwrap();
+            // The hook's contract: the file for its answer is there, and empty.
+            fs::write(&output, b"").unwrap();
             let status = Command::new(hook)
                 .env("BINDING_CONTEXT_PATH", &input)
                 .env("VALIDATING_RESPONSE_PATH", &output)

@@ -15,6 +15,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     dead_code,
+    unused_imports,
     reason = "a measurement ends by panicking; it shares a harness of which it needs only a part"
 )]
 

@@ -5,5 +5,17 @@
 
 /// Every way to log in, and every way to be turned away.
 mod access;
+/// What a user sees of what a hook answered.
+mod answers;
+/// The cases of Kubernetes itself.
+mod e2e;
+/// Hooks that do not end.
+mod hanging;
 /// The harness's own part that needs a control plane.
 mod plane;
+/// The webhook port as callers see it.
+mod protocol;
+/// What the operator registers, and keeps registered.
+mod registration;
+/// An API server that comes and goes.
+mod start;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Authority, Kubeconfig, Output, TempDir, repository, temp, watchdog};
+use super::{Api, Authority, Kubeconfig, Output, TempDir, repository, temp, watchdog};
 
 /// The name of the authority that signs clients; `scripts/control-plane` gives it.
 const CLIENT_AUTHORITY: &str = "control-plane-client-ca";
@@ -104,6 +104,13 @@ impl ControlPlane {
         let tokens = self.read("tokens.csv");
         self.cluster()
             .token(tokens.split(',').next().unwrap_or_default())
+    }
+
+    /// A connection of one's own to the API server, as somebody who may do everything.
+    pub(crate) fn api(&self) -> Api {
+        let tokens = self.read("tokens.csv");
+        let token = tokens.split(',').next().unwrap_or_default();
+        Api::new(&self.server, self.authority_pem(), token)
     }
 
     fn read(&self, name: &str) -> String {

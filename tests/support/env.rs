@@ -107,12 +107,10 @@ impl Env {
         write_file(&self.hooks_dir().join(name), script.as_bytes(), 0o755)
     }
 
-    /// A hook that is content: no binding that needs the cluster, and nothing to do.
+    /// A hook that is content: it needs nothing of the cluster, runs once and does nothing.
     pub(crate) fn quiet_hook(self) -> Env {
-        self.hook(
-            "quiet.sh",
-            "#!/bin/sh\nif [ \"$1\" = --config ]; then echo 'configVersion: v1'; fi\n",
-        )
+        let script = "#!/bin/sh\nif [ \"$1\" = --config ]; then echo '{configVersion: v1, onStartup: 1}'; fi\n";
+        self.hook("quiet.sh", script)
     }
 
     /// Sets a variable of the program's environment.

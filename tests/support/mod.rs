@@ -4,6 +4,7 @@
 //! Nothing sleeps where a condition can be waited for, and everything started here is ended also when a test panics or when the
 //! run is interrupted (`watchdog`).
 
+mod api;
 mod certificate;
 pub(crate) mod control_plane;
 pub(crate) mod discovery;
@@ -14,9 +15,11 @@ mod loopback;
 mod operator;
 mod reply;
 mod scripted;
+pub(crate) mod stage;
 mod temp;
 pub(crate) mod watchdog;
 
+pub(crate) use api::Api;
 pub(crate) use certificate::{Authority, Identity, Validity};
 pub(crate) use control_plane::{ControlPlane, Namespace};
 pub(crate) use discovery::Discovery;
@@ -27,6 +30,7 @@ pub(crate) use loopback::Loopback;
 pub(crate) use operator::{Line, Operator};
 pub(crate) use reply::{Reply, Stream};
 pub(crate) use scripted::{HttpRequest, Scripted};
+pub(crate) use stage::Stage;
 pub(crate) use temp::TempDir;
 
 use std::path::Path;

@@ -75,11 +75,11 @@ fn a_response_that_is_no_regular_file_is_refused_and_never_waited_for() {
     fs::write(place.directory.join("protected"), "{\"allowed\":true}").unwrap();
     for (make, by) in [
         ("echo one >$F; rm $F; mkfifo $F", "a FIFO"),
-        ("mkfifo $F", "a FIFO"),
-        ("ln -s ../../../protected $F", "a symbolic link"),
-        ("ln -s /dev/zero $F", "a symbolic link"),
-        ("mkdir $F", "a directory"),
-        ("mknod $F c 1 5", "a device"),
+        ("rm $F; mkfifo $F", "a FIFO"),
+        ("ln -sf ../../../protected $F", "a symbolic link"),
+        ("ln -sf /dev/zero $F", "a symbolic link"),
+        ("rm $F; mkdir $F", "a directory"),
+        ("rm $F; mknod $F c 1 5", "a device"),
     ] {
         let script = format!("F=$VALIDATING_RESPONSE_PATH; {make} 2>/dev/null || exit 77");
         // Making a device needs rights that a test does not always have.
@@ -165,7 +165,7 @@ fn a_hook_can_not_spoil_the_directory_for_the_next_run() {
         let (result, printed) = place.run(good);
         assert_eq!(result.unwrap().admission_response, b"ok\n", "after {spoil}");
         let lines = printed.lines();
-        assert_eq!(lines[..2], ["1", "700"], "after {spoil}");
+        assert_eq!(lines[..2], ["2", "700"], "after {spoil}");
         directories.push(lines[2].clone());
     }
     directories.dedup();
@@ -185,6 +185,7 @@ fn files_are_kept_when_asked_for() {
     names.sort();
     let wanted = [
         "admission-response-1.json",
+        "admission-response-2.json",
         "binding-context-1.json",
         "binding-context-2.json",
     ];

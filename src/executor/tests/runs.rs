@@ -110,8 +110,8 @@ fn files_are_private_even_without_a_umask() {
             "#!/bin/sh\nD=$(dirname $BINDING_CONTEXT_PATH)\nstat -c '%a' $D $(dirname $D) $D/*\n";
         let path = place.hook("hook.sh", script);
         for (kind, files) in [
-            (RunKind::Admission, 1),
-            (RunKind::Conversion, 1),
+            (RunKind::Admission, 2),
+            (RunKind::Conversion, 2),
             (RunKind::Other, 3),
         ] {
             let (result, printed) = place.run_hook(&path, kind, None);

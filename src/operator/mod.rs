@@ -3,8 +3,11 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+pub(crate) mod parts;
+mod serving;
+
+use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,38 +15,37 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::{error, info, warn};
 
-use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
+use self::parts::KILL_GRACE;
+use crate::executor::{Capture, Executor};
+use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
-use crate::kube::{Client, ClusterConfig, ExecRunner, Limits, Wanted};
-use crate::message::{Event, Signal};
+use crate::kube::Client;
+use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
+use crate::queue::{self, Monitors};
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::{self, Listen, Server, webhook};
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use crate::threads;
 
 /// How many events may wait for the main loop. Senders block beyond that; the loop never sends to itself.
-const EVENTS: usize = 1024;
+const EVENTS: usize = 64;
 /// LIMIT: `--config` of a hook. It prints a page of text; a minute covers an interpreter on a slow node that is starting up.
 const CONFIG_TIME: Duration = Duration::from_secs(60);
 /// LIMIT: output of `--config`. The largest configurations in the wild are some tens of kilobytes.
 const CONFIG_OUTPUT: usize = 4 * 1024 * 1024;
-/// LIMIT: a kubeconfig's exec plugin may have to talk to an identity provider.
-const EXEC_PLUGIN_TIME: Duration = Duration::from_secs(60);
-const EXEC_PLUGIN_OUTPUT: usize = 1024 * 1024;
 /// Pauses between attempts to reach the API server: it is noticed within three seconds of being back.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// How often it is said again that the API server cannot be reached.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Between TERM and KILL for the process group of a hook whose time is over.
-const KILL_GRACE: Duration = Duration::from_secs(2);
 /// Probes in flight at the end.
 const PROBE_DRAIN: Duration = Duration::from_millis(200);
 
 /// Parts that readiness lists besides those of the webhook thread.
 const HOOKS: &str = "hooks";
 const API_SERVER: &str = "api-server";
+const FIRST_RUNS: &str = "first-runs";
 const STOPPING: &str = "stopping";
 
 /// How the process should end.
@@ -69,6 +71,10 @@ struct Operator {
     /// Dropping it stops the waiting threads.
     stop: Option<Sender<Infallible>>,
     stopped: Receiver<Infallible>,
+    /// What runs hooks from queues; there when hooks are known.
+    flow: Option<Flow>,
+    is_connected: bool,
+    is_synchronized: bool,
     /// The webhook thread runs.
     webhook: bool,
 }
@@ -93,18 +99,22 @@ impl Operator {
         // First, so that no thread made later takes a signal the default way.
         threads::spawn_signals(&events)
             .map_err(|error| format!("start the signal thread: {error}"))?;
-        let hooks_dir = hooks_directory(&settings.hooks_dir)?;
-        let executor = executor(&settings, &events)?;
-        let client = connect(&settings, &executor)?;
+        let hooks_dir = parts::hooks_directory(&settings.hooks_dir)?;
+        let executor = parts::executor(&settings, &events)?;
+        let client = parts::connect(&settings, &executor)?;
         let readiness = Arc::new(Readiness::waiting_for(&[
             (HOOKS, "being read"),
             (API_SERVER, "not reached yet"),
+            (
+                FIRST_RUNS,
+                "onStartup and Synchronization runs are not done yet",
+            ),
         ]));
         let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
         let probe = Server::start(
             Listen {
                 name: "probe",
-                address: address(&settings.listen, "--listen-address")?,
+                address: parts::address(&settings.listen, "--listen-address")?,
                 port_flag: "--listen-port",
             },
             None,
@@ -128,6 +138,9 @@ impl Operator {
             registry: None,
             stop: Some(stop),
             stopped,
+            flow: None,
+            is_connected: false,
+            is_synchronized: false,
             webhook: false,
         })
     }
@@ -157,19 +170,32 @@ impl Operator {
             Event::Loaded(loaded) => {
                 let registry = loaded?;
                 self.hooks_are_loaded(&registry);
+                self.start_flow(&registry)?;
                 self.registry = Some(registry);
                 self.reach_api_server()?;
             }
             Event::Connected => {
                 self.readiness.has(API_SERVER);
-                self.start_webhooks()?;
-                if self.readiness.missing().is_none() {
-                    info!("ready");
+                self.is_connected = true;
+                if let Some(flow) = &mut self.flow {
+                    flow.connected();
+                }
+                self.start_serving()?;
+            }
+            Event::Synchronized => {
+                self.readiness.has(FIRST_RUNS);
+                self.is_synchronized = true;
+                self.start_serving()?;
+            }
+            event @ (Event::Changed { .. }
+            | Event::Tick { .. }
+            | Event::KubernetesEnabled { .. }
+            | Event::SchedulesEnabled { .. }) => {
+                if let Some(flow) = &mut self.flow {
+                    flow.react(event);
                 }
             }
             Event::Failed { reason } => return Err(reason),
-            // Nothing is watched yet.
-            Event::Changed { .. } => {}
             Event::Exited { thread, panic } => return self.thread_ended(&thread, panic),
         }
         Ok(None)
@@ -206,6 +232,33 @@ impl Operator {
         .map_err(|error| format!("start the connect thread: {error}"))
     }
 
+    fn start_flow(&mut self, registry: &Arc<Registry>) -> Result<(), String> {
+        let parts = queue::Parts {
+            registry: Arc::clone(registry),
+            executor: self.executor.clone(),
+            monitors: Arc::new(Unwatched),
+            metrics: Arc::clone(&self.metrics),
+            events: self.events.clone(),
+            proxy_hook_json: self.settings.log.proxy_hook_json,
+        };
+        let flow = Flow::start(parts, self.stopped.clone())
+            .map_err(|error| format!("start the queues: {error}"))?;
+        self.flow = Some(flow);
+        Ok(())
+    }
+
+    /// Reviews are answered only when every hook has seen the objects it asked for.
+    fn start_serving(&mut self) -> Result<(), String> {
+        if !self.is_connected || !self.is_synchronized {
+            return Ok(());
+        }
+        self.start_webhooks()?;
+        if self.readiness.missing().is_none() {
+            info!("ready");
+        }
+        Ok(())
+    }
+
     fn start_webhooks(&mut self) -> Result<(), String> {
         let Some(registry) = &self.registry else {
             return Ok(());
@@ -221,7 +274,7 @@ impl Operator {
             metrics: Arc::clone(&self.metrics),
             events: self.events.clone(),
         };
-        let webhook = webhook::Webhook::new(parts, webhook_plan(&self.settings, &self.client)?)?;
+        let webhook = webhook::Webhook::new(parts, serving::plan(&self.settings, &self.client)?)?;
         let stopped = self.stopped.clone();
         threads::spawn("webhook", &self.events, move || webhook.run(&stopped))
             .map_err(|error| format!("start the webhook thread: {error}"))?;
@@ -249,131 +302,87 @@ impl Operator {
         // Endpoints of the Service are taken out as soon as this is seen.
         self.readiness
             .lacks(STOPPING, "the operator was asked to stop");
+        // A hook that is not begun now need not be ended later. Those that run have from here on until the end of the grace period.
+        if let Some(flow) = &self.flow {
+            flow.stop();
+        }
+        let mut awaited = self.awaited();
         if self.webhook && end == End::Asked {
             // Until that has reached every API server, requests still come here and must be answered.
-            self.wait_unless_urged(self.settings.stop.drain_delay);
+            self.wait_unless_urged(&mut awaited, self.settings.stop.drain_delay);
         }
         // Calls that hang would hold the webhook thread; nothing that is not done by now has to be done.
         self.client.shutdown();
-        // The webhook thread closes its listener and answers what is in flight.
+        // The webhook thread closes its listener and answers what is in flight; schedules end.
         self.stop = None;
-        if self.webhook {
-            self.wait_for_webhook(self.settings.stop.grace_period);
-        }
-        // Whatever hook still runs has nobody waiting for it.
+        self.wait_for_ends(&mut awaited, self.settings.stop.grace_period);
+        // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
         end
     }
 
-    /// Waits, but not if a second signal comes.
-    fn wait_unless_urged(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while let Ok(event) = self.inbox.recv_deadline(until) {
-            if matches!(event, Event::Signal(Signal::Stop)) {
-                return;
-            }
-        }
+    /// The threads that end in order: the webhook thread, and each queue when its hook has ended.
+    fn awaited(&self) -> BTreeSet<String> {
+        let queues = self.flow.iter().flat_map(Flow::threads);
+        let webhook = self.webhook.then(|| "webhook".to_owned());
+        queues.chain(webhook).collect()
     }
 
-    fn wait_for_webhook(&self, limit: Duration) {
-        let until = Instant::now() + limit;
+    /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.
+    fn wait_unless_urged(&self, awaited: &mut BTreeSet<String>, pause: Duration) {
+        let until = Instant::now() + pause;
         while let Ok(event) = self.inbox.recv_deadline(until) {
             match event {
-                Event::Exited { thread, .. } if thread == "webhook" => return,
+                Event::Exited { thread, .. } => {
+                    awaited.remove(&thread);
+                }
                 Event::Signal(Signal::Stop) => return,
                 _ => {}
             }
         }
-        warn!(
-            "requests in flight were not answered within {} s",
-            limit.as_secs()
-        );
+    }
+
+    /// Waits for threads to end; a second signal means at once.
+    fn wait_for_ends(&self, awaited: &mut BTreeSet<String>, limit: Duration) {
+        let until = Instant::now() + limit;
+        while !awaited.is_empty() {
+            match self.inbox.recv_deadline(until) {
+                Ok(Event::Exited { thread, .. }) => {
+                    awaited.remove(&thread);
+                }
+                Ok(Event::Signal(Signal::Stop)) => return,
+                Ok(_) => {}
+                Err(_) => {
+                    let names: Vec<&str> = awaited.iter().map(String::as_str).collect();
+                    warn!(
+                        "hooks or requests of these threads did not end within {} s and are ended now: {}",
+                        limit.as_secs(),
+                        names.join(", ")
+                    );
+                    return;
+                }
+            }
+        }
     }
 }
 
-/// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other
-/// files, such as a README, is taken as meant.
-fn hooks_directory(path: &Path) -> Result<PathBuf, String> {
-    if path.as_os_str().is_empty() {
-        return Err("hooks directory: path is required but not set; name it with --hooks-dir or SHELL_OPERATOR_HOOKS_DIR".to_owned());
+/// Stands in for the monitors: nothing is watched, so every snapshot is empty.
+struct Unwatched;
+
+impl Monitors for Unwatched {
+    fn enable(&self, _: usize) -> Result<(), String> {
+        warn!("kubernetes bindings are not watched by this version");
+        Ok(())
     }
-    let absolute = std::path::absolute(path)
-        .map_err(|error| format!("hooks directory: '{}': {error}", path.display()))?;
-    let shown = absolute.display();
-    let mut entries = match std::fs::read_dir(&absolute) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(format!(
-                "hooks directory: path '{shown}' not exist; create it or name another with --hooks-dir"
-            ));
-        }
-        Err(error) => {
-            return Err(format!(
-                "hooks directory: path '{shown}' cannot be read: {error}; name a readable directory with --hooks-dir"
-            ));
-        }
-    };
-    if entries.next().is_none() {
-        return Err(format!(
-            "hooks directory: '{shown}' is empty; put executable hooks into it or name another with --hooks-dir"
-        ));
+    fn snapshot(&self, _: BindingId) -> Snapshot {
+        Snapshot::new()
     }
-    Ok(absolute)
-}
-
-pub(crate) fn executor(settings: &Settings, events: &Sender<Event>) -> Result<Executor, String> {
-    let options = ExecutorOptions {
-        tmp_dir: settings.tmp_dir.clone(),
-        keep_tmp_files: settings.debug.keep_tmp_files,
-        inherit: Inherit::All,
-        kill_grace: KILL_GRACE,
-        adopt_orphans: true,
-    };
-    Executor::start(options, events).map_err(|error| error.to_string())
-}
-
-/// The client; makes no call yet.
-pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client, String> {
-    let kube = &settings.kube;
-    let wanted = Wanted {
-        kube_config: kube.config.as_deref(),
-        context: kube.context.as_deref(),
-        server: kube.server.as_deref(),
-        service_account_dir: &kube.service_account_dir,
-    };
-    let config =
-        ClusterConfig::load(&wanted, &settings::variable).map_err(|error| error.to_string())?;
-    let limits = Limits {
-        qps: kube.qps,
-        burst: kube.burst,
-        deadline: Duration::from_secs(30),
-    };
-    Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
-}
-
-/// Runs a kubeconfig's exec plugin: processes are the executor's business, not the client's.
-fn exec_runner(executor: &Executor) -> ExecRunner {
-    let executor = executor.clone();
-    Arc::new(move |command| {
-        let args: Vec<&str> = command.args.iter().map(String::as_str).collect();
-        let captured = executor
-            .capture(&Capture {
-                program: Path::new(&command.command),
-                args: &args,
-                env: &command.env,
-                cwd: None,
-                limit: EXEC_PLUGIN_TIME,
-                max_output: EXEC_PLUGIN_OUTPUT,
-            })
-            .map_err(|error| error.to_string())?;
-        if captured.exit.is_success() {
-            Ok(captured.stdout)
-        } else {
-            Err(format!("{}: {}", captured.exit, captured.stderr))
-        }
-    })
+    fn synchronization(&self, _: BindingId) -> Snapshot {
+        Snapshot::new()
+    }
+    fn open(&self, _: BindingId) {}
 }
 
 /// Starts the thread that asks every hook for its configuration.
@@ -438,113 +447,5 @@ fn wait_for_api_server(
             return false;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// The address to listen on; host names are looked up.
-fn address(listen: &settings::Listen, flag: &str) -> Result<SocketAddr, String> {
-    let asked = (listen.address.as_str(), listen.port);
-    asked
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut found| found.next())
-        .ok_or_else(|| {
-            format!(
-                "'{}' is no address of this machine; give an IP address with {flag}",
-                listen.address
-            )
-        })
-}
-
-/// What the command line says about webhooks, with the defaults that depend on the machine and the cluster.
-fn webhook_plan(settings: &Settings, client: &Client) -> Result<webhook::Plan, String> {
-    let asked = &settings.admission;
-    let namespace = settings
-        .namespace
-        .as_deref()
-        .or(client.namespace())
-        .unwrap_or("default");
-    let address = match &asked.url {
-        Some(url) => webhook::Address::Url(url.clone()),
-        None => webhook::Address::Service {
-            namespace: namespace.to_owned(),
-            name: asked.service_name.clone(),
-            port: asked.service_port,
-        },
-    };
-    let announcement = webhook::Announcement {
-        configuration_name: settings.registration.configuration_name.clone(),
-        address,
-        failure_policy: match settings.registration.failure_policy {
-            settings::FailurePolicy::Fail => "Fail",
-            settings::FailurePolicy::Ignore => "Ignore",
-        },
-    };
-    Ok(webhook::Plan {
-        source: certificate_source(settings, namespace, &announcement),
-        announcement,
-        listen: Listen {
-            name: "admission",
-            address: self::address(&asked.listen, "--validating-webhook-listen-address")?,
-            port_flag: "--validating-webhook-listen-port",
-        },
-        caller_names: asked.client_names.clone(),
-        caller_file: asked.client_auth_file.clone(),
-        max_hooks: usize::from(asked.max_hooks),
-        proxy_hook_json: settings.log.proxy_hook_json,
-        drain_limit: settings.stop.grace_period,
-    })
-}
-
-/// Files if any is named or lies where the original looks, else a Secret if one is named, else a certificate of our own.
-fn certificate_source(
-    settings: &Settings,
-    namespace: &str,
-    announcement: &webhook::Announcement,
-) -> webhook::Source {
-    let asked = &settings.admission;
-    let defaults = settings::ADMISSION_FILES;
-    let client_authorities = asked.client_cas.clone();
-    let named = asked.server_cert.is_some() || asked.server_key.is_some() || asked.ca.is_some();
-    let lying = [defaults.server_cert, defaults.server_key, defaults.ca]
-        .iter()
-        .any(|path| Path::new(path).exists());
-    if let Some(secret) = &asked.tls_secret
-        && !named
-    {
-        return webhook::Source::Secret {
-            place: webhook::SecretPlace {
-                namespace: secret
-                    .namespace
-                    .clone()
-                    .unwrap_or_else(|| namespace.to_owned()),
-                name: secret.name.clone(),
-            },
-            client_authorities,
-        };
-    }
-    if named || lying {
-        let path = |given: &Option<PathBuf>, default: &str| {
-            given.clone().unwrap_or_else(|| default.into())
-        };
-        return webhook::Source::Files {
-            files: webhook::Files {
-                certificate: path(&asked.server_cert, defaults.server_cert),
-                key: path(&asked.server_key, defaults.server_key),
-                client_authorities,
-            },
-            ca: path(&asked.ca, defaults.ca),
-        };
-    }
-    webhook::Source::SelfManaged {
-        place: webhook::SecretPlace {
-            namespace: namespace.to_owned(),
-            name: format!("{}-tls", asked.service_name),
-        },
-        wish: webhook::Wish {
-            names: announcement.certificate_names(),
-            lifetime: asked.certificate_lifetime,
-        },
-        client_authorities,
     }
 }

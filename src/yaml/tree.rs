@@ -1,7 +1,7 @@
-//! What a hook printed for `--config`, as a tree that remembers the line of every key and value.
+//! A document as a tree that remembers the line of every key and value.
 //!
-//! Runs on the main thread at start. It keeps the order of the document, so that errors come in that order. It knows no
-//! schema; `schema.rs` checks it, and `config.rs` turns it into typed values afterwards.
+//! It keeps the order of the document, so that errors come in that order, and knows no schema. It is the only type that the
+//! library is asked for: every further one would add a copy of its decoder, some 20 KiB for each kind of list or map.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use serde_saphyr::Spanned;
 
 /// A value and the line it stands on. Lines count from 1; 0 means that the place is not known.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) line: u64,
-    pub(super) tree: Tree,
+pub(crate) struct Node {
+    pub(crate) line: u64,
+    pub(crate) tree: Tree,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Tree {
+pub(crate) enum Tree {
     Null,
     Bool(bool),
     Number(Number),
@@ -28,22 +28,22 @@ pub(super) enum Tree {
 
 /// One key of an object with its own line, which differs from the value's when that begins below.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: u64,
-    pub(super) node: Node,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: u64,
+    pub(crate) node: Node,
 }
 
 /// A step of a path into the tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     Key(&'a str),
     Index(usize),
 }
 
 impl Node {
     /// The word that schema errors use for what was found.
-    pub(super) fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match &self.tree {
             Tree::Null => "null",
             Tree::Bool(_) => "boolean",
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.tree {
             Tree::Object(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// The line of the last part of the path that exists: of the key itself, or of the nearest thing around it.
-    pub(super) fn line_at(&self, path: &[Step<'_>]) -> u64 {
+    pub(crate) fn line_at(&self, path: &[Step<'_>]) -> u64 {
         let mut node = self;
         let mut line = self.line;
         for step in path {
@@ -82,7 +82,7 @@ impl Node {
     }
 
     /// The same as a JSON value. Whole numbers written as floats become integers, as the original's decoder takes them.
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         match &self.tree {
             Tree::Null => Value::Null,
             Tree::Bool(bool) => Value::Bool(*bool),
@@ -102,7 +102,7 @@ impl Node {
 }
 
 /// The integer that a number stands for, if it is a whole one: `10` and `10.0` alike.
-pub(super) fn integer(number: &Number) -> Option<i64> {
+pub(crate) fn integer(number: &Number) -> Option<i64> {
     if let Some(int) = number.as_i64() {
         return Some(int);
     }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_key_and_value_knows_its_line() {
-        let node: Node = crate::yaml::from_str(
+        let node = crate::yaml::parse(
             "configVersion: v1\nkubernetes:\n- kind: Pod\n  nameSelector:\n    matchNames:\n    - a\n    - b\nonStartup: 10.0\n",
         )
         .unwrap();
@@ -238,8 +238,7 @@ mod tests {
     #[test]
     fn json_has_lines_too() {
         let node: Node =
-            crate::yaml::from_str("{\n  \"configVersion\": \"v1\",\n  \"onStartup\": 1\n}")
-                .unwrap();
+            crate::yaml::parse("{\n  \"configVersion\": \"v1\",\n  \"onStartup\": 1\n}").unwrap();
         assert_eq!(node.line_at(&[Step::Key("onStartup")]), 3);
         assert_eq!(node.type_name(), "object");
     }

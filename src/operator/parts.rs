@@ -1,0 +1,129 @@
+//! From settings to the parts that the operator is made of: hooks directory, executor, client, addresses. Every error here is one
+//! that waiting does not mend, so it names the thing and the remedy.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+
+use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
+use crate::kube::{Client, ClusterConfig, ExecRunner, Limits, Wanted};
+use crate::message::Event;
+use crate::settings::{self, Settings};
+
+/// LIMIT: a kubeconfig's exec plugin may have to talk to an identity provider.
+const EXEC_PLUGIN_TIME: Duration = Duration::from_secs(60);
+const EXEC_PLUGIN_OUTPUT: usize = 1024 * 1024;
+/// Between TERM and KILL for the process group of a hook whose time is over.
+pub(super) const KILL_GRACE: Duration = Duration::from_secs(2);
+
+/// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other
+/// files, such as a README, is taken as meant.
+pub(super) fn hooks_directory(path: &Path) -> Result<PathBuf, String> {
+    if path.as_os_str().is_empty() {
+        return Err("hooks directory: path is required but not set; name it with --hooks-dir or SHELL_OPERATOR_HOOKS_DIR".to_owned());
+    }
+    let absolute = std::path::absolute(path)
+        .map_err(|error| format!("hooks directory: '{}': {error}", path.display()))?;
+    let shown = absolute.display();
+    let mut entries = match std::fs::read_dir(&absolute) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(format!(
+                "hooks directory: path '{shown}' not exist; create it or name another with --hooks-dir"
+            ));
+        }
+        Err(error) => {
+            return Err(format!(
+                "hooks directory: path '{shown}' cannot be read: {error}; name a readable directory with --hooks-dir"
+            ));
+        }
+    };
+    if entries.next().is_none() {
+        return Err(format!(
+            "hooks directory: '{shown}' is empty; put executable hooks into it or name another with --hooks-dir"
+        ));
+    }
+    Ok(absolute)
+}
+
+pub(crate) fn executor(settings: &Settings, events: &Sender<Event>) -> Result<Executor, String> {
+    let options = ExecutorOptions {
+        tmp_dir: settings.tmp_dir.clone(),
+        keep_tmp_files: settings.debug.keep_tmp_files,
+        inherit: inherited(&settings.hook_variables),
+        kill_grace: KILL_GRACE,
+        adopt_orphans: true,
+    };
+    Executor::start(options, events).map_err(|error| error.to_string())
+}
+
+/// T3: hooks get all of our environment, as in the original, unless it is said which part.
+fn inherited(names: &[String]) -> Inherit {
+    if names.is_empty() {
+        return Inherit::All;
+    }
+    let given = names
+        .iter()
+        .filter_map(|name| Some((name.into(), settings::variable(name)?.into())));
+    Inherit::Only(given.collect())
+}
+
+/// The client; makes no call yet.
+pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client, String> {
+    let kube = &settings.kube;
+    let wanted = Wanted {
+        kube_config: kube.config.as_deref(),
+        context: kube.context.as_deref(),
+        server: kube.server.as_deref(),
+        service_account_dir: &kube.service_account_dir,
+    };
+    let config =
+        ClusterConfig::load(&wanted, &settings::variable).map_err(|error| error.to_string())?;
+    let limits = Limits {
+        qps: kube.qps,
+        burst: kube.burst,
+        deadline: Duration::from_secs(30),
+    };
+    Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
+}
+
+/// Runs a kubeconfig's exec plugin: processes are the executor's business, not the client's.
+fn exec_runner(executor: &Executor) -> ExecRunner {
+    let executor = executor.clone();
+    Arc::new(move |command| {
+        let args: Vec<&str> = command.args.iter().map(String::as_str).collect();
+        let captured = executor
+            .capture(&Capture {
+                program: Path::new(&command.command),
+                args: &args,
+                env: &command.env,
+                cwd: None,
+                limit: EXEC_PLUGIN_TIME,
+                max_output: EXEC_PLUGIN_OUTPUT,
+            })
+            .map_err(|error| error.to_string())?;
+        if captured.exit.is_success() {
+            Ok(captured.stdout)
+        } else {
+            Err(format!("{}: {}", captured.exit, captured.stderr))
+        }
+    })
+}
+
+/// The address to listen on; host names are looked up.
+pub(super) fn address(listen: &settings::Listen, flag: &str) -> Result<SocketAddr, String> {
+    let asked = (listen.address.as_str(), listen.port);
+    asked
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut found| found.next())
+        .ok_or_else(|| {
+            format!(
+                "'{}' is no address of this machine; give an IP address with {flag}",
+                listen.address
+            )
+        })
+}

@@ -1,0 +1,167 @@
+//! Queues: hooks run one after the other within a queue, and queues beside each other.
+//!
+//! ```text
+//! main loop --push--> pending (lock) --take--> queue:NAME thread: rate limit -> combine -> run -> open gates
+//!                                                     ^----------- failed: pause, same task again
+//! ```
+//! `Queues` is the main loop's handle; `worker` is the thread, `pending` what waits, `combine` and `retry` the pure rules, `run` one
+//! execution of a hook. A queue never answers HTTP and never decides what an event means. INVARIANT: pushing never blocks on a hook.
+
+mod combine;
+mod pending;
+mod retry;
+mod run;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use log::{debug, error, info};
+
+use self::pending::Pending;
+use self::run::{Labels, Runner};
+use self::worker::Worker;
+use crate::executor::Executor;
+use crate::hook::{Hook, Registry};
+use crate::message::{BindingId, Event, Snapshot, Task, Work};
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+use crate::threads;
+
+/// What queues ask of the monitors.
+pub(crate) trait Monitors: Send + Sync {
+    /// Watches what the kubernetes bindings of a hook name; returns when their objects are known. May be called again.
+    fn enable(&self, hook: usize) -> Result<(), String>;
+    /// The objects of a binding now.
+    fn snapshot(&self, id: BindingId) -> Snapshot;
+    /// The same for a run that tells the hook of all objects: what changed before this moment need not be told again.
+    fn synchronization(&self, id: BindingId) -> Snapshot;
+    /// Lets the events of a binding flow, those held back first.
+    fn open(&self, id: BindingId);
+}
+
+/// What queues need to work.
+pub(crate) struct Parts {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) executor: Executor,
+    pub(crate) monitors: Arc<dyn Monitors>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Sender<Event>,
+    pub(crate) proxy_hook_json: bool,
+}
+
+/// All queues, as the main loop sees them.
+pub(crate) struct Queues {
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    lanes: BTreeMap<String, Arc<Pending>>,
+    paces: Arc<[Pace]>,
+}
+
+impl Queues {
+    /// Starts one thread for each name.
+    pub(crate) fn start(parts: Parts, names: &[String]) -> io::Result<Queues> {
+        let Parts {
+            registry,
+            executor,
+            monitors,
+            metrics,
+            events,
+            proxy_hook_json,
+        } = parts;
+        let queues = Queues {
+            paces: registry.hooks.iter().map(pace).collect(),
+            lanes: names
+                .iter()
+                .map(|name| (name.clone(), Arc::new(Pending::new())))
+                .collect(),
+            registry,
+            metrics,
+        };
+        let runner = Arc::new(Runner {
+            executor,
+            monitors: Arc::clone(&monitors),
+            proxy_hook_json,
+        });
+        for (name, pending) in &queues.lanes {
+            let worker = Worker {
+                queue: name.clone(),
+                pending: Arc::clone(pending),
+                registry: Arc::clone(&queues.registry),
+                metrics: Arc::clone(&queues.metrics),
+                monitors: Arc::clone(&monitors),
+                paces: Arc::clone(&queues.paces),
+                events: events.clone(),
+                runs: Arc::clone(&runner) as Arc<dyn worker::Runs>,
+            };
+            report_length(&queues.metrics, name, pending);
+            threads::spawn(&thread_name(name), &events, move || worker.serve())?;
+        }
+        Ok(queues)
+    }
+
+    /// Puts a task at the end of a queue.
+    pub(crate) fn push(&self, queue: &str, task: Task) {
+        let Some(pending) = self.lanes.get(queue) else {
+            error!(queue = queue; "Possible bug!!! Got task for queue but queue is not created yet.");
+            return;
+        };
+        let hook = self.registry.hooks.get(task.hook);
+        if let (Work::Run(run), Some(hook)) = (&task.work, hook) {
+            let labels = Labels::of(hook, run, queue);
+            info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = queue, task = "HookRun"; "queue task");
+        }
+        let merged = pending.push(task, &self.registry);
+        if merged > 0 {
+            let name = hook.map_or("", |hook| hook.name.as_str());
+            debug!(hook = name, queue = queue, count = merged; "tasks of a long queue are joined");
+        }
+        report_length(&self.metrics, queue, pending);
+    }
+
+    /// No task is begun any more; hooks that run go on.
+    pub(crate) fn stop(&self) {
+        for pending in self.lanes.values() {
+            pending.stop();
+        }
+        for pace in &*self.paces {
+            pace.stop();
+        }
+    }
+
+    /// The threads behind the queues.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = String> {
+        self.lanes.keys().map(|name| thread_name(name))
+    }
+}
+
+fn thread_name(queue: &str) -> String {
+    format!("queue:{queue}")
+}
+
+/// How often a hook may run.
+fn pace(hook: &Hook) -> Pace {
+    let limit = hook.config.rate_limit;
+    let (interval, burst) =
+        limit.map_or((Duration::ZERO, 1), |limit| (limit.interval, limit.burst));
+    Pace::every(interval, burst)
+}
+
+/// Both ends of a queue report its length, so the last to write may hold an old number: each looks again after writing.
+fn report_length(metrics: &Metrics, queue: &str, pending: &Pending) {
+    let mut length = pending.len();
+    loop {
+        let shown = u32::try_from(length).unwrap_or(u32::MAX);
+        metrics.set("tasks_queue_length", &[("queue", queue)], f64::from(shown));
+        let now = pending.len();
+        if now == length {
+            return;
+        }
+        length = now;
+    }
+}

@@ -1,0 +1,271 @@
+//! One run of a hook from a queue: its binding contexts, its process, what it left behind.
+//!
+//! Runs on the queue's thread. Snapshots are read here, at the moment of execution, one copy of each binding for the whole run,
+//! and streamed to the file from the bytes of the store. Never retries and never decides what a failure means.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use log::warn;
+
+use super::Monitors;
+use super::combine::group;
+use super::worker::{RunFailure, Runs};
+use crate::executor::{Executor, Failure, Outcome, Run, RunKind, Stream, Usage};
+use crate::hook::Hook;
+use crate::hook::binding::{ON_STARTUP, Version};
+use crate::hook::context::{self, BindingContext, Items, Reason, write_contexts};
+use crate::logger::HookLog;
+use crate::message::{BindingId, Cause, HookRun, Item, Origin, Snapshot};
+
+/// Who a run is, in logs and metrics: the first of the tasks that were joined.
+#[derive(Clone, Copy)]
+pub(super) struct Labels<'a> {
+    pub(super) hook: &'a str,
+    pub(super) binding: &'a str,
+    pub(super) event: &'static str,
+    pub(super) queue: &'a str,
+    head: Origin,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn of(hook: &'a Hook, run: &HookRun, queue: &'a str) -> Labels<'a> {
+        let event = match run.head {
+            Origin::OnStartup => "onStartup",
+            Origin::Schedule(_) => "schedule",
+            Origin::Synchronization(_) | Origin::Change(_) => "kubernetes",
+        };
+        Labels {
+            hook: &hook.name,
+            binding: binding_name(hook, run.head),
+            event,
+            queue,
+            head: run.head,
+        }
+    }
+
+    /// As metrics are labelled in the original: start runs have neither binding nor queue.
+    pub(super) fn for_metrics(&self) -> [(&'static str, &'a str); 3] {
+        let (binding, queue) = match self.head {
+            Origin::OnStartup => ("", ""),
+            _ => (self.binding, self.queue),
+        };
+        [("hook", self.hook), ("binding", binding), ("queue", queue)]
+    }
+}
+
+/// Runs hooks as processes.
+pub(super) struct Runner {
+    pub(super) executor: Executor,
+    pub(super) monitors: Arc<dyn Monitors>,
+    pub(super) proxy_hook_json: bool,
+}
+
+impl Runs for Runner {
+    fn run(
+        &self,
+        index: usize,
+        hook: &Hook,
+        run: &HookRun,
+        labels: &Labels<'_>,
+    ) -> Result<Usage, RunFailure> {
+        let mut output = HookLog::new(
+            self.proxy_hook_json,
+            &[
+                ("hook", labels.hook),
+                ("binding", labels.binding),
+                ("event", labels.event),
+                ("queue", labels.queue),
+                ("task", "HookRun"),
+            ],
+        );
+        let mut write_input = |file: &mut dyn Write| {
+            let copies = Copies::read(self.monitors.as_ref(), index, hook, run);
+            write_causes(file, hook, &run.causes, &copies)
+        };
+        let outcome = self.executor.run(Run {
+            hook_name: &hook.name,
+            path: &hook.path,
+            kind: RunKind::Other,
+            write_input: &mut write_input,
+            deadline: None,
+            output: &mut |stream, text| match stream {
+                Stream::Stdout => output.stdout(text),
+                Stream::Stderr => output.stderr(text),
+            },
+        });
+        output.finish();
+        let outcome = outcome.map_err(|error| match error.failure {
+            Failure::Stopped => RunFailure::Stopped,
+            _ => RunFailure::Failed(error.to_string()),
+        })?;
+        apply(hook, &outcome)?;
+        Ok(outcome.usage)
+    }
+}
+
+/// What a hook asked for by the files it left. An error fails the run.
+fn apply(hook: &Hook, outcome: &Outcome) -> Result<(), RunFailure> {
+    if !outcome.metrics.is_empty() || !outcome.patches.is_empty() {
+        warn!(hook = hook.name.as_str(); "object patches and metrics of hooks are not applied by this version");
+    }
+    Ok(())
+}
+
+pub(super) fn binding_name(hook: &Hook, origin: Origin) -> &str {
+    let config = &hook.config;
+    let name = match origin {
+        Origin::OnStartup => Some(ON_STARTUP),
+        Origin::Schedule(binding) => config
+            .schedules
+            .get(binding)
+            .map(|found| found.name.as_str()),
+        Origin::Synchronization(binding) | Origin::Change(binding) => config
+            .kubernetes
+            .get(binding)
+            .map(|found| found.name.as_str()),
+    };
+    name.unwrap_or_default()
+}
+
+/// The objects of every binding that a run shows, all from one moment, by the binding's index.
+pub(super) struct Copies(Vec<(usize, Copy)>);
+
+/// The store's own bytes, shared.
+struct Copy(Snapshot);
+
+impl Items for Copy {
+    fn visit(&self, each: &mut dyn FnMut(context::Item<'_>) -> io::Result<()>) -> io::Result<()> {
+        self.0.iter().try_for_each(|item| each(borrowed(item)))
+    }
+}
+
+fn borrowed(item: &Item) -> context::Item<'_> {
+    context::Item {
+        object: item.object.as_deref(),
+        filter_result: item.filter_result.as_deref(),
+    }
+}
+
+static NO_OBJECTS: Copy = Copy(Vec::new());
+
+impl Copies {
+    pub(super) fn read(
+        monitors: &dyn Monitors,
+        index: usize,
+        hook: &Hook,
+        run: &HookRun,
+    ) -> Copies {
+        let mut copies = Copies(Vec::new());
+        let id = |binding| BindingId {
+            hook: index,
+            binding,
+        };
+        for binding in &run.opens {
+            copies.add(*binding, || monitors.synchronization(id(*binding)));
+        }
+        for cause in &run.causes {
+            for name in included(hook, cause.origin) {
+                if let Some(binding) = named(hook, name) {
+                    copies.add(binding, || monitors.snapshot(id(binding)));
+                }
+            }
+        }
+        copies
+    }
+
+    fn add(&mut self, binding: usize, read: impl FnOnce() -> Snapshot) {
+        if !self.0.iter().any(|(known, _)| *known == binding) {
+            self.0.push((binding, Copy(read())));
+        }
+    }
+
+    fn of(&self, binding: usize) -> &Copy {
+        let found = self.0.iter().find(|(known, _)| *known == binding);
+        found.map_or(&NO_OBJECTS, |(_, copy)| copy)
+    }
+}
+
+/// The names of the snapshots that a run for this reason shows.
+fn included(hook: &Hook, origin: Origin) -> &[String] {
+    let config = &hook.config;
+    let names = match origin {
+        Origin::OnStartup => None,
+        Origin::Schedule(binding) => config
+            .schedules
+            .get(binding)
+            .map(|found| &found.include_snapshots_from),
+        Origin::Synchronization(binding) | Origin::Change(binding) => config
+            .kubernetes
+            .get(binding)
+            .map(|found| &found.include_snapshots_from),
+    };
+    names.map_or(&[], Vec::as_slice)
+}
+
+fn named(hook: &Hook, name: &str) -> Option<usize> {
+    let mut bindings = hook.config.kubernetes.iter();
+    bindings.position(|binding| binding.name == name)
+}
+
+pub(super) fn write_causes(
+    file: &mut dyn Write,
+    hook: &Hook,
+    causes: &[Cause],
+    copies: &Copies,
+) -> io::Result<()> {
+    let snapshots: Vec<Vec<context::Snapshot<'_>>> = causes
+        .iter()
+        .map(|cause| {
+            let names = included(hook, cause.origin).iter();
+            names
+                .map(|name| context::Snapshot {
+                    name,
+                    items: named(hook, name).map_or(&NO_OBJECTS, |binding| copies.of(binding)),
+                })
+                .collect()
+        })
+        .collect();
+    let contexts: Vec<BindingContext<'_>> = causes
+        .iter()
+        .zip(&snapshots)
+        .map(|(cause, snapshots)| BindingContext {
+            reason: reason(hook, cause, copies),
+            snapshots,
+        })
+        .collect();
+    write_contexts(file, &contexts)
+}
+
+fn reason<'a>(hook: &'a Hook, cause: &'a Cause, copies: &'a Copies) -> Reason<'a> {
+    let binding = binding_name(hook, cause.origin);
+    if hook.config.version == Version::V0 {
+        return match &cause.change {
+            Some(told) => Reason::V0Event {
+                binding,
+                change: told.change,
+                namespace: &told.key.namespace,
+                kind: &told.key.kind,
+                name: &told.key.name,
+            },
+            None => Reason::V0 { binding },
+        };
+    }
+    if let Some(group) = group(hook, cause.origin) {
+        return Reason::Group { binding, group };
+    }
+    match (cause.origin, &cause.change) {
+        (Origin::OnStartup, _) => Reason::OnStartup,
+        (Origin::Synchronization(index), _) => Reason::Synchronization {
+            binding,
+            objects: copies.of(index),
+        },
+        (Origin::Change(_), Some(told)) => Reason::Event {
+            binding,
+            change: told.change,
+            item: borrowed(&told.item),
+        },
+        // A change without its object cannot be: `dispatch` leaves it out for groups only.
+        (Origin::Schedule(_) | Origin::Change(_), _) => Reason::Schedule { binding },
+    }
+}
