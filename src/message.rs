@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::hook::Registry;
 use crate::hook::binding::Change;
+use crate::hook::context;
 
 /// A kubernetes binding: an index into `registry.hooks` and one into that hook's `config.kubernetes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +33,25 @@ impl std::fmt::Debug for Item {
 
 /// The objects of a binding at one moment, in their order.
 pub(crate) type Snapshot = Vec<Item>;
+
+/// Shown to a hook from the store's own bytes.
+impl context::Items for Snapshot {
+    fn visit(
+        &self,
+        each: &mut dyn FnMut(context::Item<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        self.iter().try_for_each(|item| each(item.shown()))
+    }
+}
+
+impl Item {
+    pub(crate) fn shown(&self) -> context::Item<'_> {
+        context::Item {
+            object: self.object.as_deref(),
+            filter_result: self.filter_result.as_deref(),
+        }
+    }
+}
 
 /// Which object; hooks of version 0 are told nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

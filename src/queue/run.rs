@@ -14,9 +14,9 @@ use super::worker::{RunFailure, Runs};
 use crate::executor::{Executor, Failure, Outcome, Run, RunKind, Stream, Usage};
 use crate::hook::Hook;
 use crate::hook::binding::{ON_STARTUP, Version};
-use crate::hook::context::{self, BindingContext, Items, Reason, write_contexts};
+use crate::hook::context::{self, BindingContext, Reason, write_contexts};
 use crate::logger::HookLog;
-use crate::message::{BindingId, Cause, HookRun, Item, Origin, Snapshot};
+use crate::message::{BindingId, Cause, HookRun, Origin, Snapshot};
 
 /// Who a run is, in logs and metrics: the first of the tasks that were joined.
 #[derive(Clone, Copy)]
@@ -129,25 +129,9 @@ pub(super) fn binding_name(hook: &Hook, origin: Origin) -> &str {
 }
 
 /// The objects of every binding that a run shows, all from one moment, by the binding's index.
-pub(super) struct Copies(Vec<(usize, Copy)>);
+pub(super) struct Copies(Vec<(usize, Snapshot)>);
 
-/// The store's own bytes, shared.
-struct Copy(Snapshot);
-
-impl Items for Copy {
-    fn visit(&self, each: &mut dyn FnMut(context::Item<'_>) -> io::Result<()>) -> io::Result<()> {
-        self.0.iter().try_for_each(|item| each(borrowed(item)))
-    }
-}
-
-fn borrowed(item: &Item) -> context::Item<'_> {
-    context::Item {
-        object: item.object.as_deref(),
-        filter_result: item.filter_result.as_deref(),
-    }
-}
-
-static NO_OBJECTS: Copy = Copy(Vec::new());
+static NO_OBJECTS: Snapshot = Vec::new();
 
 impl Copies {
     pub(super) fn read(
@@ -176,11 +160,11 @@ impl Copies {
 
     fn add(&mut self, binding: usize, read: impl FnOnce() -> Snapshot) {
         if !self.0.iter().any(|(known, _)| *known == binding) {
-            self.0.push((binding, Copy(read())));
+            self.0.push((binding, read()));
         }
     }
 
-    fn of(&self, binding: usize) -> &Copy {
+    fn of(&self, binding: usize) -> &Snapshot {
         let found = self.0.iter().find(|(known, _)| *known == binding);
         found.map_or(&NO_OBJECTS, |(_, copy)| copy)
     }
@@ -263,7 +247,7 @@ fn reason<'a>(hook: &'a Hook, cause: &'a Cause, copies: &'a Copies) -> Reason<'a
         (Origin::Change(_), Some(told)) => Reason::Event {
             binding,
             change: told.change,
-            item: borrowed(&told.item),
+            item: told.item.shown(),
         },
         // A change without its object cannot be: `dispatch` leaves it out for groups only.
         (Origin::Schedule(_) | Origin::Change(_), _) => Reason::Schedule { binding },

@@ -23,10 +23,11 @@ use super::review::{self, Answer, Question, ReviewId};
 use super::{Head, Request, Respond, Response};
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::binding::{AdmissionBinding, AdmissionKind};
-use crate::hook::context::{BindingContext, Reason, write_contexts};
+use crate::hook::context::{self, BindingContext, Reason, write_contexts};
 use crate::hook::response::{AdmissionAnswer, ResponseError};
-use crate::hook::{self, Registry};
+use crate::hook::{self, Hook, Registry};
 use crate::logger::HookLog;
+use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 
@@ -43,6 +44,8 @@ struct Target {
     path: PathBuf,
     kind: AdmissionKind,
     binding: AdmissionBinding,
+    /// The snapshots that the hook gets to see, by name.
+    snapshots: Vec<(String, BindingId)>,
     /// The hook's own rate limit, shared by all its bindings.
     pace: Arc<Pace>,
 }
@@ -60,8 +63,12 @@ pub(crate) struct Admission {
 pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) snapshots: ReadSnapshot,
     pub(crate) proxy_hook_json: bool,
 }
+
+/// Reads the objects of a kubernetes binding at this moment.
+pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
 
 impl Admission {
     pub(crate) fn new(
@@ -88,6 +95,7 @@ impl Admission {
                 path: hook.path.clone(),
                 kind: route.kind,
                 binding: binding.clone(),
+                snapshots: included(route.hook, hook, binding),
                 pace: Arc::clone(pace),
             });
             for path in route.alias.iter().chain([&route.path]) {
@@ -234,13 +242,23 @@ impl Runner {
             ("uid", question.uid.as_str()),
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
+        // Read now, so that the hook sees what is true at the moment of its decision.
+        let copies: Vec<(&str, Snapshot)> = target
+            .snapshots
+            .iter()
+            .map(|(name, id)| (name.as_str(), (self.snapshots)(*id)))
+            .collect();
         let mut write_input = |file: &mut dyn std::io::Write| {
             let reason = Reason::Admission {
                 binding,
                 kind: target.kind,
                 request: question.request(),
             };
-            let snapshots = &[];
+            let snapshots: Vec<context::Snapshot<'_>> = copies
+                .iter()
+                .map(|(name, items)| context::Snapshot { name, items })
+                .collect();
+            let snapshots = &snapshots;
             write_contexts(file, &[BindingContext { reason, snapshots }])
         };
         let outcome = self.executor.run(Run {
@@ -278,6 +296,24 @@ impl Runner {
         self.metrics
             .add("hook_run_allowed_errors_total", &labels, 0.0);
     }
+}
+
+/// The kubernetes bindings whose objects a binding asks for; a group has been expanded into names already (SO-46).
+fn included(index: usize, hook: &Hook, binding: &AdmissionBinding) -> Vec<(String, BindingId)> {
+    let named = |name: &String| {
+        let mut bindings = hook.config.kubernetes.iter();
+        let position = bindings.position(|known| known.name == *name)?;
+        let id = BindingId {
+            hook: index,
+            binding: position,
+        };
+        Some((name.clone(), id))
+    };
+    binding
+        .include_snapshots_from
+        .iter()
+        .filter_map(named)
+        .collect()
 }
 
 /// What the hook answered, checked.

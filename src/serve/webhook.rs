@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use log::{info, warn};
 use serde_json::Value;
 
-use super::admission::{Admission, Runner};
+use super::admission::{Admission, ReadSnapshot, Runner};
 use super::caller::Callers;
 pub(crate) use super::certificate::Wish;
 use super::plural::Plurals;
@@ -59,6 +59,7 @@ pub(crate) struct Parts {
     pub(crate) executor: Executor,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) snapshots: ReadSnapshot,
     pub(crate) events: Sender<Event>,
 }
 
@@ -107,6 +108,7 @@ impl Webhook {
         let runner = Runner {
             executor: parts.executor.clone(),
             metrics: Arc::clone(&parts.metrics),
+            snapshots: Arc::clone(&parts.snapshots),
             proxy_hook_json: plan.proxy_hook_json,
         };
         let pool = Pool::new(plan.max_hooks, parts.events.clone());
