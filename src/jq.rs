@@ -431,10 +431,7 @@ mod tests {
         assert_eq!(filter.apply_to(&text), filter.apply(&input));
         assert!(matches!(Input::read(b"{"), Err(Error::Input(_))));
         let deep = "[".repeat(200_000);
-        assert!(matches!(
-            Input::read(deep.as_bytes()),
-            Err(Error::Input(_))
-        ));
+        assert!(matches!(Input::read(deep.as_bytes()), Err(Error::Input(_))));
     }
 
     #[test]

@@ -77,7 +77,10 @@ impl Version {
     /// Some distributions write the minor version as `32+`.
     fn streams(&self) -> bool {
         let minor = self.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
-        self.major == "1" && minor.parse().is_ok_and(|minor: u32| minor >= STREAMING_SINCE)
+        self.major == "1"
+            && minor
+                .parse()
+                .is_ok_and(|minor: u32| minor >= STREAMING_SINCE)
     }
 }
 

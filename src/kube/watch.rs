@@ -355,7 +355,8 @@ impl<S: Sink> Watcher<S> {
         }
         let error = failure.error();
         self.sink.failed(error);
-        let mut at_once = self.failures == 0 && matches!(failure, Failure::Read(Error::Transport { .. }));
+        let mut at_once =
+            self.failures == 0 && matches!(failure, Failure::Read(Error::Transport { .. }));
         self.failures += 1;
         let listed = matches!(self.state, State::Listed { .. });
         if error.is_gone() {
@@ -407,7 +408,8 @@ impl<S: Sink> Watcher<S> {
                 self.ground.cannot_stream();
             }
             Failure::Read(Error::NotJson { .. }) => {}
-            Failure::Read(Error::Transport { fault, .. }) if matches!(fault, Fault::Timeout(_)) => {}
+            Failure::Read(Error::Transport { fault, .. }) if matches!(fault, Fault::Timeout(_)) => {
+            }
             _ => return false,
         }
         self.means = Means::Pages;

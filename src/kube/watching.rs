@@ -241,7 +241,11 @@ fn a_list_is_read_page_by_page_and_the_watch_begins_at_its_version() {
     );
     assert_eq!(seen[2].parameter("resourceVersion"), Some("10"));
     assert_eq!(seen[2].parameter("allowWatchBookmarks"), Some("true"));
-    let seconds: u64 = seen[2].parameter("timeoutSeconds").unwrap().parse().unwrap();
+    let seconds: u64 = seen[2]
+        .parameter("timeoutSeconds")
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!((20..=30).contains(&seconds), "{seconds}");
 }
 
@@ -310,7 +314,10 @@ fn bookmarks_move_the_version_and_unknown_events_are_passed_over() {
             begin(stream);
             if number == 0 {
                 chunk(stream, "\n");
-                chunk(stream, &event("BOOKMARK", r#"{"metadata":{"resourceVersion":"77"}}"#));
+                chunk(
+                    stream,
+                    &event("BOOKMARK", r#"{"metadata":{"resourceVersion":"77"}}"#),
+                );
                 chunk(stream, &event("FANCY", r#"{"x":1}"#));
                 return end(stream);
             }
@@ -371,8 +378,18 @@ fn versions_that_expire_at_once_do_not_make_a_storm_of_lists() {
         ..tempo()
     };
     let watch = Running::start_with(server.client(), &Arc::default(), slow);
-    watch.expect(&["listed", "failed 410", "listed", "failed 410", "listed", "failed 410"]);
-    let lists = asked(&server).iter().filter(|seen| !seen.is_watch()).count();
+    watch.expect(&[
+        "listed",
+        "failed 410",
+        "listed",
+        "failed 410",
+        "listed",
+        "failed 410",
+    ]);
+    let lists = asked(&server)
+        .iter()
+        .filter(|seen| !seen.is_watch())
+        .count();
     assert_eq!(lists, 3, "the fourth is waited for");
 }
 
@@ -458,7 +475,9 @@ fn an_endless_line_and_an_endless_object_are_refused() {
 
 #[test]
 fn twenty_thousand_objects_come_complete_although_a_page_expired() {
-    let all: Vec<String> = (0..20_000).map(|n| object(&format!("o{n:05}"), n + 1)).collect();
+    let all: Vec<String> = (0..20_000)
+        .map(|n| object(&format!("o{n:05}"), n + 1))
+        .collect();
     let server = server(
         move |_, seen, stream| match (seen.parameter("limit"), seen.parameter("continue")) {
             (Some(_), None) => write(stream, &list(30_000, "p2", &all[..500])),
@@ -474,9 +493,15 @@ fn twenty_thousand_objects_come_complete_although_a_page_expired() {
     let watch = Running::start(server.client());
     let told = watch.until("listed");
     let items = told.iter().filter(|word| word.starts_with("item")).count();
-    assert_eq!((items, told.len()), (20_000, 20_001), "each once, one failure");
+    assert_eq!(
+        (items, told.len()),
+        (20_000, 20_001),
+        "each once, one failure"
+    );
     watch.expect(&["failed"]);
-    let version = asked(&server)[4].parameter("resourceVersion").map(str::to_owned);
+    let version = asked(&server)[4]
+        .parameter("resourceVersion")
+        .map(str::to_owned);
     assert_eq!(version.as_deref(), Some("30001"));
 }
 
@@ -490,7 +515,10 @@ fn an_item_is_handed_on_before_the_next_one_has_come() {
             chunk(stream, r#"{"metadata":{"resourceVersion":"9"},"items":["#);
             for number in 0..3 {
                 let comma = if number == 0 { "" } else { "," };
-                chunk(stream, &format!("{comma}{}", object(&format!("o{number}"), number)));
+                chunk(
+                    stream,
+                    &format!("{comma}{}", object(&format!("o{number}"), number)),
+                );
                 if wait.lock().unwrap().recv().is_err() {
                     return false;
                 }
@@ -521,7 +549,14 @@ fn an_answer_that_is_no_list_empties_nothing() {
         |number, _, stream| match number {
             0 => write(stream, &list(10, "", &[object("a", 1)])),
             1 => write(stream, &answer(200, "", "{}")),
-            2 => write(stream, &answer(200, "", r#"{"kind":"Status","metadata":{},"status":"Success"}"#)),
+            2 => write(
+                stream,
+                &answer(
+                    200,
+                    "",
+                    r#"{"kind":"Status","metadata":{},"status":"Success"}"#,
+                ),
+            ),
             3 => write(stream, &answer(200, "", r#"{"metadata":{},"items":["#)),
             _ => write(stream, &list(20, "", &[object("a", 1)])),
         },
@@ -554,7 +589,11 @@ fn a_watch_that_ends_at_once_is_not_begun_again_in_a_hurry() {
     };
     let watch = Running::start_with(server.client(), &Arc::default(), slow);
     watch.expect(&["listed", "failed", "failed"]);
-    assert_eq!(asked(&server).len(), 3, "one list, two watches, then a pause");
+    assert_eq!(
+        asked(&server).len(),
+        3,
+        "one list, two watches, then a pause"
+    );
 }
 
 #[test]
@@ -612,7 +651,10 @@ fn a_version_that_is_refused_for_ever_is_left() {
         },
         |_, seen, stream| {
             if seen.parameter("resourceVersion") == Some("1000") {
-                return write(stream, &answer(504, "", r#"{"kind":"Status","reason":"Timeout"}"#));
+                return write(
+                    stream,
+                    &answer(504, "", r#"{"kind":"Status","reason":"Timeout"}"#),
+                );
             }
             begin(stream);
             chunk(stream, &event("ADDED", &object("b", 21)));
@@ -625,9 +667,7 @@ fn a_version_that_is_refused_for_ever_is_left() {
 }
 
 /// A server of the given version, whose streaming lists are answered by a script.
-fn streaming(
-    streams: impl Fn(&mut TcpStream) -> bool + Send + Sync + 'static,
-) -> Server {
+fn streaming(streams: impl Fn(&mut TcpStream) -> bool + Send + Sync + 'static) -> Server {
     Server::start(move |seen, stream| {
         if seen.path() == "/version" {
             return write(stream, &answer(200, "", r#"{"major":"1","minor":"36"}"#));
@@ -649,7 +689,10 @@ fn a_streaming_list_ends_with_its_mark_and_a_watch_goes_on() {
     let server = streaming(|stream| {
         begin(stream);
         chunk(stream, &event("ADDED", &object("a", 1)));
-        chunk(stream, &event("BOOKMARK", r#"{"metadata":{"resourceVersion":"5"}}"#));
+        chunk(
+            stream,
+            &event("BOOKMARK", r#"{"metadata":{"resourceVersion":"5"}}"#),
+        );
         chunk(stream, &event("ADDED", &object("b", 2)));
         chunk(
             stream,
@@ -663,7 +706,10 @@ fn a_streaming_list_ends_with_its_mark_and_a_watch_goes_on() {
     let watch = Running::start(server.client());
     watch.expect(&["item a@1", "item b@2", "listed", "put late@90"]);
     let seen = asked(&server);
-    assert_eq!(seen[0].parameter("resourceVersionMatch"), Some("NotOlderThan"));
+    assert_eq!(
+        seen[0].parameter("resourceVersionMatch"),
+        Some("NotOlderThan")
+    );
     assert_eq!(seen[0].parameter("resourceVersion"), None);
     assert_eq!(seen[1].parameter("resourceVersion"), Some("70"));
     assert_eq!(seen.len(), 2, "no plain list");
@@ -699,7 +745,10 @@ fn a_streaming_list_without_its_mark_is_replaced_by_a_plain_one() {
 #[test]
 fn a_server_that_refuses_streaming_lists_is_asked_only_once() {
     let server = streaming(|stream| {
-        write(stream, &answer(422, "", r#"{"kind":"Status","reason":"Invalid"}"#))
+        write(
+            stream,
+            &answer(422, "", r#"{"kind":"Status","reason":"Invalid"}"#),
+        )
     });
     let ground = Arc::default();
     for _ in 0..3 {
@@ -722,7 +771,10 @@ fn many_watches_survive_a_server_that_goes_away_without_a_storm() {
         if seen.is_watch() {
             begin(stream);
             let version: u32 = seen.parameter("resourceVersion").unwrap().parse().unwrap();
-            chunk(stream, &event("ADDED", &object(&format!("after-{version}"), version + 1)));
+            chunk(
+                stream,
+                &event("ADDED", &object(&format!("after-{version}"), version + 1)),
+            );
             return silence(stream);
         }
         write(stream, &list(10, "", &[]))
@@ -751,6 +803,9 @@ fn many_watches_survive_a_server_that_goes_away_without_a_storm() {
         watch.expect(&["put after-11@12"]);
     }
     assert!(returned.elapsed() < Duration::from_secs(5));
-    let lists = asked(&server).iter().filter(|seen| !seen.is_watch()).count();
+    let lists = asked(&server)
+        .iter()
+        .filter(|seen| !seen.is_watch())
+        .count();
     assert_eq!(lists, 0, "nothing was lost, so nothing is listed");
 }

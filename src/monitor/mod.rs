@@ -80,7 +80,14 @@ impl Monitors {
         events: Sender<Event>,
         metrics: Arc<Metrics>,
     ) -> Monitors {
-        Monitors::with_tempo(client, discovery, registry, events, metrics, Tempo::default())
+        Monitors::with_tempo(
+            client,
+            discovery,
+            registry,
+            events,
+            metrics,
+            Tempo::default(),
+        )
     }
 
     pub(crate) fn with_tempo(
@@ -192,7 +199,8 @@ impl Shared {
                 places.map(move |place| (wanted, place.as_deref()))
             })
             .collect();
-        self.start_watches(batch, None).map_err(EnableError::Thread)?;
+        self.start_watches(batch, None)
+            .map_err(EnableError::Thread)?;
         self.keep(fixed.iter().map(|(wanted, _)| &wanted.monitor));
         for (labels, wanted) in following {
             let monitors: Vec<Arc<Monitor>> = wanted
@@ -390,8 +398,11 @@ impl Shared {
             let (hook, binding) = self.binding(id)?;
             let binding = binding.name.as_str();
             warn!(hook = hook, binding = binding; "no monitor for configured kubernetes binding, snapshot is empty");
-            self.metrics
-                .add("binding_monitor_missing_total", &[("binding", binding)], 1.0);
+            self.metrics.add(
+                "binding_monitor_missing_total",
+                &[("binding", binding)],
+                1.0,
+            );
         }
         enabled
     }

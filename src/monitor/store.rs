@@ -295,8 +295,13 @@ impl Store {
         // Both maps are in the same order, and every result belongs to a known object.
         let mut bodies = bodies.iter();
         for (key, result) in &view.results {
-            let body = bodies.find(|(known, _)| *known == key).map(|(_, body)| body);
-            into.push((key.clone(), view.wishes.item(body, Some(Arc::clone(result)))));
+            let body = bodies
+                .find(|(known, _)| *known == key)
+                .map(|(_, body)| body);
+            into.push((
+                key.clone(),
+                view.wishes.item(body, Some(Arc::clone(result))),
+            ));
         }
     }
 

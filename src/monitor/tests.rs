@@ -117,16 +117,16 @@ impl World {
     }
 
     fn discovery(&self, root: &str) -> String {
-        let resource = |kind: &str, plural: &str, scope: &str| {
-            json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["list", "watch"]})
-        };
+        let resource = |kind: &str, plural: &str, scope: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["list", "watch"]});
         let widgets = self.state.lock().unwrap().widgets;
         let items = match (root, widgets) {
-            ("/api", _) => json!([{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
-                resource("ConfigMap", "configmaps", "Namespaced"),
-                resource("Secret", "secrets", "Namespaced"),
-                resource("Namespace", "namespaces", "Cluster")
-            ]}]}]),
+            ("/api", _) => {
+                json!([{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
+                    resource("ConfigMap", "configmaps", "Namespaced"),
+                    resource("Secret", "secrets", "Namespaced"),
+                    resource("Namespace", "namespaces", "Cluster")
+                ]}]}])
+            }
             (_, true) => json!([{"metadata": {"name": "x.io"}, "versions": [
                 {"version": "v1", "resources": [resource("Widget", "widgets", "Namespaced")]}
             ]}]),
@@ -137,9 +137,16 @@ impl World {
 
     fn list(&self, picked: &Picked, stream: &mut TcpStream) -> bool {
         let state = self.state.lock().unwrap();
-        let items: Vec<&Value> = state.objects.values().filter(|object| picked.has(object)).collect();
-        let body = json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items});
-        stream.write_all(&answer(200, "", &body.to_string())).is_ok()
+        let items: Vec<&Value> = state
+            .objects
+            .values()
+            .filter(|object| picked.has(object))
+            .collect();
+        let body =
+            json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items});
+        stream
+            .write_all(&answer(200, "", &body.to_string()))
+            .is_ok()
     }
 
     fn watch(&self, seen: &Seen, picked: &Picked, stream: &mut TcpStream) -> bool {
@@ -167,7 +174,11 @@ impl World {
                 }
             }
             from = from.max(state.version);
-            state = self.changed.wait_timeout(state, Duration::from_millis(50)).unwrap().0;
+            state = self
+                .changed
+                .wait_timeout(state, Duration::from_millis(50))
+                .unwrap()
+                .0;
             if state.era != era || self.closing.load(Ordering::SeqCst) {
                 return false;
             }
@@ -201,7 +212,10 @@ impl Picked {
         let meta = &object["metadata"];
         object["kind"] == json!(self.kind)
             && (self.namespace.is_empty() || meta["namespace"] == json!(self.namespace))
-            && self.name.as_ref().is_none_or(|name| meta["name"] == json!(name))
+            && self
+                .name
+                .as_ref()
+                .is_none_or(|name| meta["name"] == json!(name))
     }
 
     fn has(&self, object: &Value) -> bool {
@@ -274,7 +288,11 @@ impl Rig {
 
     fn ready(&self, hook: usize) {
         self.enable(hook);
-        for binding in 0..self.monitors.shared.registry.hooks[hook].config.kubernetes.len() {
+        for binding in 0..self.monitors.shared.registry.hooks[hook]
+            .config
+            .kubernetes
+            .len()
+        {
             self.monitors.synchronization(id(hook, binding));
             self.monitors.open(id(hook, binding));
         }
@@ -292,7 +310,11 @@ impl Rig {
     }
 
     fn snapshot(&self, hook: usize, binding: usize) -> Vec<String> {
-        self.monitors.snapshot(id(hook, binding)).iter().map(item).collect()
+        self.monitors
+            .snapshot(id(hook, binding))
+            .iter()
+            .map(item)
+            .collect()
     }
 
     /// Waits until a snapshot is as expected.
@@ -303,7 +325,10 @@ impl Rig {
             if found == expected {
                 return;
             }
-            assert!(std::time::Instant::now() < end, "{found:?} is not {expected:?}");
+            assert!(
+                std::time::Instant::now() < end,
+                "{found:?} is not {expected:?}"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -336,7 +361,10 @@ fn item(item: &Item) -> String {
         let namespace = meta["namespace"].as_str().unwrap_or_default();
         format!("{namespace}/{}={value}", meta["name"].as_str().unwrap())
     });
-    let result = item.filter_result.as_ref().map_or("-", |text| std::str::from_utf8(text).unwrap());
+    let result = item
+        .filter_result
+        .as_ref()
+        .map_or("-", |text| std::str::from_utf8(text).unwrap());
     format!("{object} {result}")
 }
 
@@ -370,7 +398,10 @@ fn a_binding_gets_its_objects_and_then_their_changes() {
     rig.world.map("a", "two", "2");
     rig.enable(0);
     let objects = rig.monitors.synchronization(id(0, 0));
-    assert_eq!(objects.iter().map(item).collect::<Vec<_>>(), ["a/two=2 -", "b/one=1 -"]);
+    assert_eq!(
+        objects.iter().map(item).collect::<Vec<_>>(),
+        ["a/two=2 -", "b/one=1 -"]
+    );
     rig.monitors.open(id(0, 0));
     rig.world.map("a", "new", "3");
     rig.world.map("b", "one", "4");
@@ -406,7 +437,12 @@ fn ten_hooks_with_the_same_selector_share_one_watch_and_one_copy() {
     }
     let asked = rig.asked();
     assert_eq!(asked.len(), 2, "one list, one watch: {asked:?}");
-    let text = |hook| rig.monitors.snapshot(id(hook, 0))[0].object.clone().unwrap();
+    let text = |hook| {
+        rig.monitors.snapshot(id(hook, 0))[0]
+            .object
+            .clone()
+            .unwrap()
+    };
     assert!(Arc::ptr_eq(&text(0), &text(9)));
 }
 
@@ -426,7 +462,11 @@ fn bindings_that_differ_do_not_share() {
         .asked()
         .into_iter()
         .filter(|seen| !seen.is_watch())
-        .map(|seen| seen.line.replace("&limit=500 HTTP/1.1", "").replace("?limit=500 HTTP/1.1", ""))
+        .map(|seen| {
+            seen.line
+                .replace("&limit=500 HTTP/1.1", "")
+                .replace("?limit=500 HTTP/1.1", "")
+        })
         .collect();
     lists.sort();
     assert_eq!(
@@ -451,11 +491,25 @@ fn a_change_that_the_filter_does_not_show_is_no_event() {
     rig.world.map("a", "one", "1");
     rig.ready(0);
     assert_eq!(rig.snapshot(0, 0), ["a/one=1 \"1\""]);
-    assert_eq!(rig.snapshot(0, 1), ["- null"], "null is a result like any other");
+    assert_eq!(
+        rig.snapshot(0, 1),
+        ["- null"],
+        "null is a result like any other"
+    );
     assert_eq!(rig.snapshot(0, 2), ["- -"]);
-    rig.world.put("ConfigMap", "a", "one", json!({"data": {"v": "1"}, "immutable": true}));
+    rig.world.put(
+        "ConfigMap",
+        "a",
+        "one",
+        json!({"data": {"v": "1"}, "immutable": true}),
+    );
     rig.world.map("a", "one", "2");
-    rig.world.put("ConfigMap", "a", "one", json!({"data": {"v": "2", "w": "3"}}));
+    rig.world.put(
+        "ConfigMap",
+        "a",
+        "one",
+        json!({"data": {"v": "2", "w": "3"}}),
+    );
     rig.world.remove("ConfigMap", "a", "one");
     rig.expect(&[
         "0.0 Modified a/ConfigMap/one a/one=2 \"2\"",
@@ -465,7 +519,10 @@ fn a_change_that_the_filter_does_not_show_is_no_event() {
     ]);
     assert_eq!(rig.asked().len(), 2, "one list, one watch");
     let page = rig.metrics.render();
-    assert!(page.contains("p_kube_jq_filter_duration_seconds_bucket"), "{page}");
+    assert!(
+        page.contains("p_kube_jq_filter_duration_seconds_bucket"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -487,11 +544,18 @@ fn a_filter_that_fails_keeps_the_hook_from_being_enabled_until_it_works() {
     ]);
     rig.world.map("a", "bad", "x");
     rig.world.map("a", "good", "1");
-    rig.world.put("Secret", "a", "hidden", json!({"data": {"v": "TOPSECRET"}}));
+    rig.world
+        .put("Secret", "a", "hidden", json!({"data": {"v": "TOPSECRET"}}));
     let error = rig.monitors.enable(0).unwrap_err().to_string();
-    assert!(error.starts_with("apply filter for 'kubernetes[0]{f}/bad': jqFilter: "), "{error}");
+    assert!(
+        error.starts_with("apply filter for 'kubernetes[0]{f}/bad': jqFilter: "),
+        "{error}"
+    );
     let error = rig.monitors.enable(1).unwrap_err().to_string();
-    assert!(error.contains("hidden") && !error.contains("TOPSECRET"), "{error}");
+    assert!(
+        error.contains("hidden") && !error.contains("TOPSECRET"),
+        "{error}"
+    );
     rig.enable(2);
     assert_eq!(rig.snapshot(0, 0), [""; 0]);
     rig.world.map("a", "bad", "2");
@@ -537,7 +601,10 @@ fn events_wait_for_the_synchronization_and_none_is_lost_or_doubled() {
 
 #[test]
 fn an_expired_watch_tells_what_was_missed_and_nothing_twice() {
-    let rig = Rig::new(&[MAPS, "- {name: slim, kind: ConfigMap, jqFilter: .data.v, keepFullObjectsInMemory: false}\n"]);
+    let rig = Rig::new(&[
+        MAPS,
+        "- {name: slim, kind: ConfigMap, jqFilter: .data.v, keepFullObjectsInMemory: false}\n",
+    ]);
     for name in ["gone", "same", "other"] {
         rig.world.map("a", name, "1");
     }
@@ -567,7 +634,10 @@ fn an_expired_watch_tells_what_was_missed_and_nothing_twice() {
     rig.world.map("a", "late", "3");
     rig.expect(&["0.0 Added a/ConfigMap/late a/late=3 -"]);
     let page = rig.metrics.render();
-    assert!(page.contains("p_kubernetes_client_watch_errors_total{error_type=\"expired\"} 1"), "{page}");
+    assert!(
+        page.contains("p_kubernetes_client_watch_errors_total{error_type=\"expired\"} 1"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -584,10 +654,16 @@ fn a_compaction_alone_is_no_event() {
 
 #[test]
 fn namespaces_that_come_and_go_do_so_silently() {
-    let binding = "- {name: maps, kind: ConfigMap, namespace: {labelSelector: {matchLabels: {env: prod}}}}\n";
+    let binding =
+        "- {name: maps, kind: ConfigMap, namespace: {labelSelector: {matchLabels: {env: prod}}}}\n";
     let rig = Rig::new(&[binding, binding]);
     let label = |name: &str, env: &str| {
-        rig.world.put("Namespace", "", name, json!({"metadata": {"labels": {"env": env}}}));
+        rig.world.put(
+            "Namespace",
+            "",
+            name,
+            json!({"metadata": {"labels": {"env": env}}}),
+        );
     };
     label("one", "prod");
     label("two", "test");
@@ -599,7 +675,10 @@ fn namespaces_that_come_and_go_do_so_silently() {
     label("two", "prod");
     rig.until(0, 0, &["one/a=1 -", "two/b=2 -"]);
     rig.until(1, 0, &["one/a=1 -", "two/b=2 -"]);
-    assert!(rig.events.try_recv().is_err(), "objects that were there are no events");
+    assert!(
+        rig.events.try_recv().is_err(),
+        "objects that were there are no events"
+    );
     rig.world.map("two", "c", "3");
     rig.expect(&[
         "0.0 Added two/ConfigMap/c two/c=3 -",
@@ -611,11 +690,19 @@ fn namespaces_that_come_and_go_do_so_silently() {
     rig.world.map("two", "d", "4");
     rig.expect(&["0.0 Added two/ConfigMap/d two/d=4 -"]);
     let watches = rig.asked().into_iter().filter(Seen::is_watch).count();
-    assert!((3..=4).contains(&watches), "shared by both hooks: {watches}");
+    assert!(
+        (3..=4).contains(&watches),
+        "shared by both hooks: {watches}"
+    );
     rig.world.remove("Namespace", "", "two");
     rig.until(0, 0, &[]);
     let page = rig.metrics.render();
-    assert!(page.contains("p_kube_snapshot_objects{hook=\"hook-0.sh\",binding=\"maps\",queue=\"main\"} 0"), "{page}");
+    assert!(
+        page.contains(
+            "p_kube_snapshot_objects{hook=\"hook-0.sh\",binding=\"maps\",queue=\"main\"} 0"
+        ),
+        "{page}"
+    );
 }
 
 #[test]
@@ -623,14 +710,29 @@ fn snapshots_are_sorted_as_the_original_sorts() {
     let rig = Rig::new(&[
         "- {name: full, kind: ConfigMap}\n- {name: slim, kind: ConfigMap, keepFullObjectsInMemory: false, jqFilter: '.metadata.namespace + \" \" + .metadata.name'}\n- {name: two, kind: ConfigMap, namespace: {nameSelector: {matchNames: [a-b, a]}}, nameSelector: {matchNames: [z, 'y']}}\n",
     ]);
-    for (namespace, name) in [("a", "z"), ("a-b", "y"), ("a", "y.1"), ("b", "a"), ("a", "y")] {
+    for (namespace, name) in [
+        ("a", "z"),
+        ("a-b", "y"),
+        ("a", "y.1"),
+        ("b", "a"),
+        ("a", "y"),
+    ] {
         rig.world.map(namespace, name, "");
     }
     rig.enable(0);
-    assert_eq!(rig.snapshot(0, 0), ["a/y= -", "a/y.1= -", "a/z= -", "a-b/y= -", "b/a= -"]);
+    assert_eq!(
+        rig.snapshot(0, 0),
+        ["a/y= -", "a/y.1= -", "a/z= -", "a-b/y= -", "b/a= -"]
+    );
     assert_eq!(
         rig.snapshot(0, 1),
-        ["- \"a-b y\"", "- \"a y\"", "- \"a y.1\"", "- \"a z\"", "- \"b a\""],
+        [
+            "- \"a-b y\"",
+            "- \"a y\"",
+            "- \"a y.1\"",
+            "- \"a z\"",
+            "- \"b a\""
+        ],
         "as one text, a dash sorts before a slash"
     );
     assert_eq!(rig.snapshot(0, 2), ["a/y= -", "a/z= -", "a-b/y= -"]);
@@ -642,7 +744,8 @@ fn a_hook_is_not_enabled_while_its_objects_cannot_be_listed() {
     rig.world.change(|state| state.refusal = 403);
     let error = rig.monitors.enable(0).unwrap_err().to_string();
     assert!(
-        error.starts_with("kubernetes[0]{maps}: list existing objects: GET /api/v1/configmaps: 403"),
+        error
+            .starts_with("kubernetes[0]{maps}: list existing objects: GET /api/v1/configmaps: 403"),
         "{error}"
     );
     rig.monitors.enable(0).unwrap_err();
@@ -652,11 +755,19 @@ fn a_hook_is_not_enabled_while_its_objects_cannot_be_listed() {
 
 #[test]
 fn a_kind_that_appears_later_is_found_and_names_are_hinted_at() {
-    let rig = Rig::new(&["- {name: w, apiVersion: x.io/v1, kind: Widget}\n", "- {kind: ConfgMap}\n", "- {name: ns, kind: Namespace, namespace: {nameSelector: {matchNames: [x]}}}\n"]);
+    let rig = Rig::new(&[
+        "- {name: w, apiVersion: x.io/v1, kind: Widget}\n",
+        "- {kind: ConfgMap}\n",
+        "- {name: ns, kind: Namespace, namespace: {nameSelector: {matchNames: [x]}}}\n",
+    ]);
     let error = rig.monitors.enable(0).unwrap_err().to_string();
     assert!(error.contains("kubernetes[0]{w}: Cannot get GroupVersionResource info for apiVersion 'x.io/v1' kind 'Widget'"), "{error}");
     let error = rig.monitors.enable(1).unwrap_err().to_string();
-    assert!(error.contains("kubernetes[0]{kubernetes}:") && error.contains("did you mean \"ConfigMap\""), "{error}");
+    assert!(
+        error.contains("kubernetes[0]{kubernetes}:")
+            && error.contains("did you mean \"ConfigMap\""),
+        "{error}"
+    );
     let error = rig.monitors.enable(2).unwrap_err().to_string();
     assert!(error.contains("remove 'namespace'"), "{error}");
     rig.world.change(|state| state.widgets = true);
@@ -673,7 +784,10 @@ fn a_snapshot_before_the_hook_is_enabled_is_empty_and_counted() {
     assert!(rig.monitors.snapshot(id(1, 0)).is_empty());
     assert!(rig.monitors.snapshot(id(7, 7)).is_empty());
     let page = rig.metrics.render();
-    assert!(page.contains("p_binding_monitor_missing_total{binding=\"maps\"} 1"), "{page}");
+    assert!(
+        page.contains("p_binding_monitor_missing_total{binding=\"maps\"} 1"),
+        "{page}"
+    );
     rig.enable(1);
     assert_eq!(rig.snapshot(1, 0).len(), 1);
 }
@@ -713,6 +827,9 @@ fn a_full_channel_holds_no_lock() {
     }
     for number in 0..1200 {
         let event = rig.next();
-        assert!(event.contains(&format!("m{number:04}")) && event.contains(Change::Added.as_str()), "{event}");
+        assert!(
+            event.contains(&format!("m{number:04}")) && event.contains(Change::Added.as_str()),
+            "{event}"
+        );
     }
 }
