@@ -19,10 +19,11 @@ use self::parts::KILL_GRACE;
 use crate::executor::{Capture, Executor};
 use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
-use crate::kube::Client;
+use crate::kube::{Client, Discovery};
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
-use crate::queue::{self, Monitors};
+use crate::monitor::Monitors;
+use crate::queue;
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::{self, Listen, Server, webhook};
 use crate::settings::Settings;
@@ -39,6 +40,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// How often it is said again that the API server cannot be reached.
 const REMINDER: Duration = Duration::from_secs(60);
+/// How often a kind that the API server does not know may be asked for again: a CRD that comes later is found within this time.
+const DISCOVERY_PACE: Duration = Duration::from_secs(5);
 /// Probes in flight at the end.
 const PROBE_DRAIN: Duration = Duration::from_millis(200);
 
@@ -73,6 +76,8 @@ struct Operator {
     stopped: Receiver<Infallible>,
     /// What runs hooks from queues; there when hooks are known.
     flow: Option<Flow>,
+    /// What watches the cluster for hooks; there when hooks are known.
+    monitors: Option<Monitors>,
     is_connected: bool,
     is_synchronized: bool,
     /// The webhook thread runs.
@@ -139,6 +144,7 @@ impl Operator {
             stop: Some(stop),
             stopped,
             flow: None,
+            monitors: None,
             is_connected: false,
             is_synchronized: false,
             webhook: false,
@@ -233,10 +239,17 @@ impl Operator {
     }
 
     fn start_flow(&mut self, registry: &Arc<Registry>) -> Result<(), String> {
+        let monitors = Monitors::new(
+            self.client.clone(),
+            Arc::new(Discovery::new(self.client.clone(), DISCOVERY_PACE)),
+            Arc::clone(registry),
+            self.events.clone(),
+            Arc::clone(&self.metrics),
+        );
         let parts = queue::Parts {
             registry: Arc::clone(registry),
             executor: self.executor.clone(),
-            monitors: Arc::new(Unwatched),
+            monitors: Arc::new(monitors.clone()),
             metrics: Arc::clone(&self.metrics),
             events: self.events.clone(),
             proxy_hook_json: self.settings.log.proxy_hook_json,
@@ -244,6 +257,7 @@ impl Operator {
         let flow = Flow::start(parts, self.stopped.clone())
             .map_err(|error| format!("start the queues: {error}"))?;
         self.flow = Some(flow);
+        self.monitors = Some(monitors);
         Ok(())
     }
 
@@ -260,7 +274,7 @@ impl Operator {
     }
 
     fn start_webhooks(&mut self) -> Result<(), String> {
-        let Some(registry) = &self.registry else {
+        let (Some(registry), Some(monitors)) = (&self.registry, self.monitors.clone()) else {
             return Ok(());
         };
         if registry.routes.is_empty() {
@@ -272,6 +286,7 @@ impl Operator {
             executor: self.executor.clone(),
             readiness: Arc::clone(&self.readiness),
             metrics: Arc::clone(&self.metrics),
+            snapshots: Arc::new(move |id| monitors.snapshot(id)),
             events: self.events.clone(),
         };
         let webhook = webhook::Webhook::new(parts, serving::plan(&self.settings, &self.client)?)?;
@@ -310,6 +325,10 @@ impl Operator {
         if self.webhook && end == End::Asked {
             // Until that has reached every API server, requests still come here and must be answered.
             self.wait_unless_urged(&mut awaited, self.settings.stop.drain_delay);
+        }
+        // No more events: nobody would run a hook for them.
+        if let Some(monitors) = &self.monitors {
+            monitors.stop();
         }
         // Calls that hang would hold the webhook thread; nothing that is not done by now has to be done.
         self.client.shutdown();
@@ -368,21 +387,23 @@ impl Operator {
     }
 }
 
-/// Stands in for the monitors: nothing is watched, so every snapshot is empty.
-struct Unwatched;
+/// Queues know the monitors by what they ask of them.
+impl queue::Monitors for Monitors {
+    fn enable(&self, hook: usize) -> Result<(), String> {
+        Monitors::enable(self, hook).map_err(|error| error.to_string())
+    }
 
-impl Monitors for Unwatched {
-    fn enable(&self, _: usize) -> Result<(), String> {
-        warn!("kubernetes bindings are not watched by this version");
-        Ok(())
+    fn snapshot(&self, id: BindingId) -> Snapshot {
+        Monitors::snapshot(self, id)
     }
-    fn snapshot(&self, _: BindingId) -> Snapshot {
-        Snapshot::new()
+
+    fn synchronization(&self, id: BindingId) -> Snapshot {
+        Monitors::synchronization(self, id)
     }
-    fn synchronization(&self, _: BindingId) -> Snapshot {
-        Snapshot::new()
+
+    fn open(&self, id: BindingId) {
+        Monitors::open(self, id);
     }
-    fn open(&self, _: BindingId) {}
 }
 
 /// Starts the thread that asks every hook for its configuration.
