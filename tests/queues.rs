@@ -81,7 +81,7 @@ impl Stage {
 
 fn metric(operator: &Operator, series: &str) -> Option<f64> {
     let answer = operator.http_get(PROBE_PORT, "/metrics")?;
-    let text = answer.text().to_owned();
+    let text = answer.text();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
     line.trim().parse().ok()
 }
@@ -149,7 +149,7 @@ fn start_hooks_do_not_wait_for_the_api_server() {
     stage.wait_runs("a.sh", 1);
     wait_for("the reason why it is not ready", SOON, || {
         let answer = operator.readyz()?;
-        let text = answer.text().to_owned();
+        let text = answer.text();
         (text.contains("api-server") && !text.contains("first-runs")).then_some(())
     });
 }

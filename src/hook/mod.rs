@@ -11,10 +11,6 @@ pub(crate) mod config;
     expect(dead_code, reason = "contexts of queued runs are written by queues")
 )]
 pub(crate) mod context;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the schedule thread will ask for the next time")
-)]
 pub(crate) mod crontab;
 mod discover;
 pub(crate) mod json_patch;
@@ -208,7 +204,6 @@ impl Registry {
     }
 
     /// Indexes of the hooks to run at start: by their order, hooks of the same order as they stand.
-    #[cfg_attr(not(test), expect(dead_code, reason = "queues will run them"))]
     pub(crate) fn on_startup(&self) -> Vec<usize> {
         let mut hooks: Vec<(i64, usize)> = self
             .hooks
