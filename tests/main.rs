@@ -22,6 +22,8 @@ mod harness;
 mod hooks;
 /// Start, stop, probes and the mistakes people make.
 mod process;
+/// Start order, schedules, joined contexts, retries, stopping while hooks run.
+mod queues;
 /// Reads the repository: imports, capabilities, headers, sizes, documents.
 mod repository;
 /// The test language: `Env`, `Operator`, `Scripted`, `ControlPlane`.

@@ -246,11 +246,14 @@ impl Worker {
         // First the event: a binding that synchronizes in another queue must stand there before any of its events.
         self.tell(Event::KubernetesEnabled { hook: index });
         let now = Instant::now();
-        let bindings = hook.config.kubernetes.iter().enumerate();
-        let tasks = bindings
-            .filter(|(_, binding)| binding.synchronization_queue() == MAIN_QUEUE)
-            .map(|(binding, _)| Task::run(index, Origin::Synchronization(binding), None, now))
-            .collect();
+        let mut tasks = Vec::new();
+        for (binding, of) in hook.config.kubernetes.iter().enumerate() {
+            if of.synchronization_queue() == MAIN_QUEUE {
+                info!(hook = hook.name.as_str(), binding = of.name.as_str(), event = "kubernetes", queue = MAIN_QUEUE, task = "HookRun"; "queue task");
+                let origin = Origin::Synchronization(binding);
+                tasks.push(Task::run(index, origin, None, now));
+            }
+        }
         self.pending.push_first(tasks);
         Attempt::Done
     }
