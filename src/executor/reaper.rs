@@ -93,12 +93,22 @@ pub(super) struct Reaper {
     abandoned: Vec<Abandoned>,
     /// Groups whose leader is reaped and that had members then.
     groups: Vec<i32>,
-    /// Leftovers that have got TERM, with the time of it.
-    warned: BTreeMap<i32, Instant>,
+    /// Runs of which leftovers have got TERM, with the time of the first.
+    warned: BTreeMap<Origin, Instant>,
     scan_at: Option<Instant>,
     next_scan_not_before: Instant,
     watch_at: Option<Instant>,
     stop: Option<Stop>,
+}
+
+/// What a leftover comes from. There is one grace for all of it: a process that ignores TERM may hide others that do, and they
+/// show one by one, when their parent is killed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Run(u64),
+    Group(i32),
+    /// The process itself, which hides where it comes from.
+    Unknown(i32),
 }
 
 struct Stop {
@@ -285,18 +295,18 @@ impl Reaper {
             }
             if process.is_zombie {
                 zombies.push(process.pid);
-            } else if self.is_leftover(&process) {
-                leftovers.push(process.pid);
+            } else if let Some(origin) = self.leftover_of(&process) {
+                leftovers.push((process.pid, origin));
             }
         }
         if !zombies.is_empty() {
             self.registry.reap_orphans(&zombies);
         }
-        for pid in &leftovers {
-            self.end_leftover(*pid, now);
+        for (pid, origin) in &leftovers {
+            self.end_leftover(*pid, *origin, now);
         }
         self.warned
-            .retain(|warned, _| leftovers.iter().any(|pid| pid.as_raw_pid() == *warned));
+            .retain(|warned, _| leftovers.iter().any(|(_, origin)| origin == warned));
         // A group without members is gone, and its number belongs to nobody or to somebody else.
         self.groups.retain(|leader| {
             Pid::from_raw(*leader)
@@ -311,27 +321,28 @@ impl Reaper {
         is_clean
     }
 
-    /// Whether a child that we did not start belongs to a run that is over.
+    /// Where a child that we did not start comes from, if that is over.
     ///
     /// Killing by number is safe here: such a child is reaped by this thread only, so its number can not change hands meanwhile.
-    fn is_leftover(&mut self, process: &Process) -> bool {
+    fn leftover_of(&mut self, process: &Process) -> Option<Origin> {
         let pid = process.pid.as_raw_pid();
+        let run = self.run_of(process.pid);
         if let Some(position) = self
             .groups
             .iter()
             .position(|leader| *leader == process.group)
         {
             if pid != process.group {
-                return true;
+                return Some(run.map_or(Origin::Group(process.group), Origin::Run));
             }
             // The leader of that group was reaped, so this is a new process with the same number: the group is gone.
             self.groups.swap_remove(position);
         }
-        if let Some(run) = self.run_of(process.pid) {
-            return !self.registry.is_active(run);
+        if let Some(run) = run {
+            return (!self.registry.is_active(run)).then_some(Origin::Run(run));
         }
         // When all ends, whoever hides its origin ends too. As process 1 some may belong to others.
-        self.stop.is_some() && !self.own.is_init()
+        (self.stop.is_some() && !self.own.is_init()).then_some(Origin::Unknown(pid))
     }
 
     /// The number of the run that a process was started in, from the path it was given.
@@ -341,8 +352,8 @@ impl Reaper {
         BINDING_CONTEXT.run_of(&path, &self.workspace)
     }
 
-    fn end_leftover(&mut self, pid: Pid, now: Instant) {
-        let warned = *self.warned.entry(pid.as_raw_pid()).or_insert(now);
+    fn end_leftover(&mut self, pid: Pid, origin: Origin, now: Instant) {
+        let warned = *self.warned.entry(origin).or_insert(now);
         let signal = if now.duration_since(warned) >= self.kill_grace && warned != now {
             Signal::KILL
         } else {

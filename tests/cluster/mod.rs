@@ -7,10 +7,16 @@
 mod access;
 /// What a user sees of what a hook answered.
 mod answers;
+/// Who may ask the operator.
+mod callers;
+/// The serving certificate, and its changes.
+mod certificates;
 /// The cases of Kubernetes itself.
 mod e2e;
 /// Hooks that do not end.
 mod hanging;
+/// Requests that come all the time.
+mod load;
 /// The harness's own part that needs a control plane.
 mod plane;
 /// The webhook port as callers see it.
