@@ -86,7 +86,8 @@ fn shipped_sources() -> Vec<File> {
             if let Some(path) = first.strip_prefix("#[path = \"") {
                 let beside = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
                 tests.push(format!("{beside}/{}", path.trim_end_matches("\"]")));
-            } else if let Some(name) = first.strip_prefix("mod ") {
+            } else if let Some(name) = first.trim_start_matches("pub(crate) ").strip_prefix("mod ")
+            {
                 let name = name.trim_end_matches(';');
                 tests.push(format!("{folder}/{name}.rs"));
                 tests.push(format!("{folder}/{name}/"));
