@@ -11,6 +11,8 @@ mod answers;
 mod callers;
 /// The serving certificate, and its changes.
 mod certificates;
+/// The README's first command.
+mod demo;
 /// The cases of Kubernetes itself.
 mod e2e;
 /// Hooks that do not end.

@@ -1,6 +1,6 @@
-//! The hooks printed in `hooks/README.md` are complete: each is cut out of the text and run as a reader would.
+//! The hooks printed in `README.md` and `hooks/README.md` are complete: each is cut out of the text and run as a reader would.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -9,7 +9,11 @@ use super::{Workplace, config, hooks, run};
 
 /// The fenced block behind `<!-- hook: name -->`, as a file in a directory that has our `lib` beside it.
 fn printed(place: &Workplace, name: &str) -> PathBuf {
-    let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
+    printed_in(&hooks().join("README.md"), place, name)
+}
+
+fn printed_in(document: &Path, place: &Workplace, name: &str) -> PathBuf {
+    let readme = std::fs::read_to_string(document).unwrap();
     let (_, rest) = readme
         .split_once(&format!("<!-- hook: {name} -->\n```"))
         .unwrap();
@@ -64,6 +68,31 @@ fn the_two_printed_policies_decide_alike() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn the_first_hook_of_the_readme_refuses_the_moving_tag() {
+    let place = Workplace::new();
+    let readme = hooks().join("../README.md");
+    let script = printed_in(&readme, &place, "no-latest.sh");
+    let binding = "no-latest.policy.example.com";
+    let printed = config(command(&script));
+    assert_eq!(printed["kubernetesValidating"][0]["name"], binding);
+
+    let ask = |image: &str| {
+        let spec = json!({ "containers": [{ "name": "web", "image": image }] });
+        let request = json!({ "operation": "CREATE", "object": { "spec": spec } });
+        let context =
+            json!([{ "binding": binding, "type": "Validating", "review": { "request": request } }]);
+        run(command(&script), &context.to_string()).json()
+    };
+    assert_eq!(ask("web:1.4"), json!({ "allowed": true }));
+    let denied = ask("web:latest");
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(
+        denied["message"],
+        "container web uses the tag latest; name a version"
+    );
 }
 
 #[test]
