@@ -1,7 +1,7 @@
 //! `scripts/bench`: measurements beside a reference, in one run. Not tests: nothing here passes or fails by the clock.
 //!
-//! Sub-commands: `admission` (reviews against bare fork+exec, and against the original if `--peer` names its binary) and `idle` (memory and
-//! CPU time of an operator with nothing to do).
+//! Sub-commands: `admission` (reviews against bare fork+exec, and against the original if `--peer` names its binary), `idle` (memory and
+//! CPU time of an operator with nothing to do) and `watch` (memory, CPU time and latency with thousands of objects).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,6 +22,7 @@
 mod admission;
 #[path = "../support/mod.rs"]
 mod support;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +45,10 @@ fn main() {
     match words.first().map(String::as_str) {
         Some("admission") => bench_admission(&words[1..]),
         Some("idle") => bench_idle(),
-        _ => eprintln!("usage: scripts/bench admission [--peer PATH] [--long] | idle"),
+        Some("watch") => watch::run(&words[1..]),
+        _ => eprintln!(
+            "usage: scripts/bench admission [--peer PATH] [--long] | idle | watch [--objects N[,N]]"
+        ),
     }
 }
 
