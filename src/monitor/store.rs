@@ -57,6 +57,41 @@ pub(super) enum Body {
 /// A filter's result for one object, in the order of the views. None: the view has no filter.
 pub(super) type Results = Vec<Option<Result<Arc<[u8]>, String>>>;
 
+/// The first list while it is read. A map that grows in order of its keys ends up with nodes that are half empty, one that is
+/// made of all entries at once has full ones; and the vectors give their memory back as a whole.
+#[derive(Default)]
+pub(super) struct FirstList {
+    bodies: Vec<(Key, Body)>,
+    views: Vec<FirstView>,
+}
+
+#[derive(Default, Clone)]
+struct FirstView {
+    results: Vec<(Key, Arc<[u8]>)>,
+    failures: Vec<(Key, String)>,
+}
+
+impl FirstList {
+    pub(super) fn new(views: usize) -> FirstList {
+        FirstList {
+            bodies: Vec::new(),
+            views: vec![FirstView::default(); views],
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &str, body: Body, results: Results) {
+        let key = Key(key.into());
+        for (view, result) in self.views.iter_mut().zip(results) {
+            match result {
+                Some(Ok(result)) => view.results.push((key.clone(), result)),
+                Some(Err(reason)) => view.failures.push((key.clone(), reason)),
+                None => {}
+            }
+        }
+        self.bodies.push((key, body));
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Store {
     inner: Mutex<Inner>,
@@ -235,12 +270,13 @@ impl Store {
         .unwrap_or_default()
     }
 
-    /// Maps that grew in order have nodes that are half empty; made anew they are full.
-    pub(super) fn pack(&self) {
+    /// Takes over the first list in one step.
+    pub(super) fn fill(&self, first: FirstList) {
         let mut inner = self.locked();
-        inner.bodies = std::mem::take(&mut inner.bodies).into_iter().collect();
-        for view in &mut inner.views {
-            view.results = std::mem::take(&mut view.results).into_iter().collect();
+        inner.bodies = first.bodies.into_iter().collect();
+        for (view, taken) in inner.views.iter_mut().zip(first.views) {
+            view.results = taken.results.into_iter().collect();
+            view.failures = taken.failures.into_iter().collect();
         }
     }
 

@@ -13,7 +13,7 @@ use crossbeam_channel::Sender;
 
 use super::binding::Monitor;
 use super::progress::Progress;
-use super::store::{Body, Key, Outcome, Results, Store};
+use super::store::{Body, FirstList, Key, Outcome, Results, Store};
 use crate::jq::Input;
 use crate::kube::{Difference, Error, Fault, Object, Sink};
 use crate::message::Event;
@@ -31,7 +31,8 @@ pub(super) struct Writer {
     checksum: RandomState,
     /// Objects that the list in progress has not shown yet.
     unseen: HashSet<Key>,
-    listed: bool,
+    /// Until the first list is complete, which nobody can see before that.
+    first: Option<FirstList>,
     /// The main loop is gone.
     orphaned: bool,
     /// The text of the key at hand, kept so that looking up costs no memory.
@@ -56,7 +57,7 @@ impl Writer {
             keeps_text,
             checksum: RandomState::new(),
             unseen: HashSet::new(),
-            listed: false,
+            first: Some(FirstList::default()),
             orphaned: false,
             key: String::new(),
         }
@@ -117,10 +118,10 @@ impl Writer {
     }
 
     fn tell(&mut self, outcome: Outcome) {
-        // During the first list that would be once per object; its end shows the number.
-        let shown = outcome.counts.into_iter().filter(|_| self.listed);
-        for monitor in shown.filter_map(|view| self.monitors.get(view)) {
-            monitor.show_objects();
+        for view in outcome.counts {
+            if let Some(monitor) = self.monitors.get(view) {
+                monitor.show_objects();
+            }
         }
         for (view, reason) in outcome.errors {
             if let Some(monitor) = self.monitors.get(view) {
@@ -141,11 +142,21 @@ impl Sink for Writer {
     }
 
     fn begin(&mut self) {
-        self.unseen = self.store.keys().into_iter().collect();
+        match &mut self.first {
+            Some(first) => *first = FirstList::new(self.monitors.len()),
+            None => self.unseen = self.store.keys().into_iter().collect(),
+        }
     }
 
     fn item(&mut self, object: &Object<'_>) {
         Key::write(&mut self.key, &object.namespace, &object.name);
+        if self.first.is_some() {
+            let (body, results) = (self.body(&object.text), self.filter(object));
+            if let Some(first) = &mut self.first {
+                first.add(&self.key, body, results);
+            }
+            return;
+        }
         self.unseen.remove(self.key.as_str());
         self.put(object);
     }
@@ -157,12 +168,11 @@ impl Sink for Writer {
             let outcome = self.store.remove(key.text(), None);
             self.tell(outcome);
         }
-        if !self.listed {
-            self.store.pack();
+        if let Some(first) = self.first.take() {
+            self.store.fill(first);
             for (view, monitor) in self.monitors.iter().enumerate() {
                 monitor.complete(&self.store, view);
             }
-            self.listed = true;
             self.progress.listed();
         }
     }
