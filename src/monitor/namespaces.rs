@@ -49,7 +49,11 @@ impl Follower {
                 let named = feeds.into_iter().map(|feed| (name.to_owned(), feed));
                 self.feeds.extend(named);
             }
-            Err(error) => error!("namespace {name} is not watched: {error}"),
+            Err(error) => {
+                error!("namespace {name} is not watched yet: {error}");
+                // Forgotten, so that its next change or the next list tries again; a snapshot without it must not look complete.
+                self.leave(name);
+            }
         }
     }
 

@@ -80,6 +80,8 @@ struct Operator {
     monitors: Option<Monitors>,
     is_connected: bool,
     is_synchronized: bool,
+    /// Threads that have ended already: nobody waits for them at the stop.
+    ended: BTreeSet<String>,
     /// The webhook thread runs.
     webhook: bool,
 }
@@ -148,6 +150,7 @@ impl Operator {
             monitors: None,
             is_connected: false,
             is_synchronized: false,
+            ended: BTreeSet::new(),
             webhook: false,
         })
     }
@@ -203,7 +206,10 @@ impl Operator {
                 }
             }
             Event::Failed { reason } => return Err(reason),
-            Event::Exited { thread, panic } => return self.thread_ended(&thread, panic),
+            Event::Exited { thread, panic } => {
+                self.ended.insert(thread.clone());
+                return self.thread_ended(&thread, panic);
+            }
         }
         Ok(None)
     }
@@ -347,7 +353,10 @@ impl Operator {
     fn awaited(&self) -> BTreeSet<String> {
         let queues = self.flow.iter().flat_map(Flow::threads);
         let webhook = self.webhook.then(|| "webhook".to_owned());
-        queues.chain(webhook).collect()
+        queues
+            .chain(webhook)
+            .filter(|thread| !self.ended.contains(thread))
+            .collect()
     }
 
     /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.

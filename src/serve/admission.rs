@@ -8,6 +8,7 @@
 //! everything that went wrong on our side. An HTTP error would let the request pass under `failurePolicy: Ignore`.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ use crate::logger::HookLog;
 use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
+use crate::threads::panic_text;
 
 /// A hook that is killed at its deadline is answered for within this time; it is half of the least margin.
 const GRACE: Duration = Duration::from_millis(50);
@@ -173,7 +175,12 @@ impl Respond for Admission {
         };
         let id = question.id();
         let answer = match target {
-            Some(target) => self.decide(question, target, &head),
+            // A panic is a failure of ours like any other, and must not become an HTTP error.
+            Some(target) => catch_unwind(AssertUnwindSafe(|| self.decide(question, target, &head)))
+                .unwrap_or_else(|payload| {
+                    log::error!("a review panicked: {}", panic_text(payload.as_ref()));
+                    failed(&target.hook, "the operator failed; its log says why")
+                }),
             None => no_hook(&path, &id),
         };
         match answer.render(&id) {

@@ -40,10 +40,12 @@ impl Reservation {
     pub(super) fn grow_to(&mut self, size: usize) -> Result<(), Refusal> {
         let more = size.saturating_sub(self.held);
         let before = self.budget.used.fetch_add(more, Ordering::Relaxed);
-        self.held = self.held.saturating_add(more);
         if before.saturating_add(more) > self.budget.limit {
+            // Given back at once: a refused body must not make its neighbours fail, too.
+            self.budget.used.fetch_sub(more, Ordering::Relaxed);
             return Err(Refusal::TooManyBodies);
         }
+        self.held = self.held.saturating_add(more);
         Ok(())
     }
 }

@@ -37,8 +37,9 @@ impl Callers {
             path,
             read: Mutex::default(),
         });
+        // At the start there is nothing that was accepted before, so a bad file is fatal.
         if let Some(secrets) = &secrets {
-            secrets.accepted()?;
+            secrets.changed(None)?;
         }
         Ok(Callers { names, secrets })
     }
@@ -51,15 +52,7 @@ impl Callers {
                 "the client certificate bears none of the allowed names\n",
             ));
         }
-        let secrets = self.secrets.as_ref()?;
-        let accepted = match secrets.accepted() {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Fail closed: a file that cannot be read accepts nobody.
-                log::error!("callers cannot be checked: {error}");
-                return Some(Response::text(503, "callers cannot be checked right now\n"));
-            }
-        };
+        let accepted = self.secrets.as_ref()?.accepted();
         let shown = head.header("authorization").and_then(credential);
         let known = shown.is_some_and(|shown| {
             accepted
@@ -89,33 +82,61 @@ impl Callers {
 }
 
 impl SecretFile {
-    /// The secrets that are accepted now.
-    fn accepted(&self) -> Result<Vec<String>, String> {
+    /// The secrets that are accepted now. While the file cannot be read, as in the middle of a Secret's update, those that were
+    /// accepted before still are.
+    fn accepted(&self) -> Vec<String> {
+        let known = self.known();
+        match self.changed(known.0) {
+            Ok(None) => known.1,
+            Ok(Some((modified, secrets))) => {
+                *self.read.lock().unwrap_or_else(PoisonError::into_inner) =
+                    (modified, secrets.clone());
+                secrets
+            }
+            Err(error) => {
+                log::warn!("{error}; still using what it held before");
+                known.1
+            }
+        }
+    }
+
+    fn known(&self) -> (Option<SystemTime>, Vec<String>) {
+        self.read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The content, if it is newer than `known`. Reads no more than `MAX_FILE` and only a regular file.
+    #[expect(clippy::type_complexity, reason = "a time and a list, used twice")]
+    fn changed(
+        &self,
+        known: Option<SystemTime>,
+    ) -> Result<Option<(Option<SystemTime>, Vec<String>)>, String> {
         let path = self.path.display();
         let named = |error| format!("file with caller credentials '{path}': {error}");
         let found = fs::metadata(&self.path).map_err(named)?;
-        if found.len() > MAX_FILE {
+        if !found.is_file() || found.len() > MAX_FILE {
             return Err(format!(
-                "file with caller credentials '{path}' is larger than {MAX_FILE} bytes"
+                "file with caller credentials '{path}' is no regular file of at most {MAX_FILE} bytes"
             ));
         }
         let modified = found.modified().ok();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.0.is_none() || read.0 != modified {
-            let text = fs::read_to_string(&self.path).map_err(named)?;
-            let secrets: Vec<String> = text
-                .lines()
-                .map(|line| line.trim().to_owned())
-                .filter(|line| !line.is_empty())
-                .collect();
-            if secrets.is_empty() {
-                return Err(format!(
-                    "file with caller credentials '{path}' is empty; write a token or user:password into it"
-                ));
-            }
-            *read = (modified, secrets);
+        if known.is_some() && known == modified {
+            return Ok(None);
         }
-        Ok(read.1.clone())
+        let text = fs::read_to_string(&self.path).map_err(named)?;
+        let secrets: Vec<String> = text
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .filter(|line| !line.is_empty())
+            .collect();
+        if secrets.is_empty() {
+            return Err(format!(
+                "file with caller credentials '{path}' is empty; write a token or user:password into it"
+            ));
+        }
+        Ok(Some((modified, secrets)))
     }
 }
 

@@ -5,8 +5,8 @@
 //! review would cost more than it saves, and an idle one costs a few pages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -19,9 +19,13 @@ use crate::threads::{self, panic_text};
 /// be too late.
 const WAITING_PER_THREAD: usize = 16;
 
+/// What is to be done; taken by the thread that does it, or by the waiting side when it is too late, so that a job which nobody
+/// waits for holds no memory.
+type Work<T> = Arc<Mutex<Option<Box<dyn FnOnce() -> T + Send>>>>;
+
 /// A piece of work that ends in an answer of type `T`.
 struct Job<T> {
-    work: Box<dyn FnOnce() -> T + Send>,
+    work: Work<T>,
     reply: Sender<T>,
     deadline: Instant,
 }
@@ -30,8 +34,8 @@ struct Job<T> {
 pub(crate) struct Pool<T> {
     jobs: Sender<Job<T>>,
     taker: Receiver<Job<T>>,
-    /// Threads that wait for a job.
-    idle: Arc<AtomicUsize>,
+    /// Jobs that wait or are being done.
+    outstanding: Arc<AtomicUsize>,
     started: AtomicUsize,
     limit: usize,
     events: Sender<Event>,
@@ -55,7 +59,7 @@ impl<T: Send + 'static> Pool<T> {
         Pool {
             jobs,
             taker,
-            idle: Arc::default(),
+            outstanding: Arc::default(),
             started: AtomicUsize::new(0),
             limit,
             events,
@@ -71,39 +75,45 @@ impl<T: Send + 'static> Pool<T> {
         grace: Duration,
     ) -> Result<T, Refused> {
         let (reply, answer) = bounded(1);
+        let work: Work<T> = Arc::new(Mutex::new(Some(Box::new(work))));
         let job = Job {
-            work: Box::new(work),
+            work: Arc::clone(&work),
             reply,
             deadline,
         };
-        self.jobs.try_send(job).map_err(|_| Refused::Full)?;
+        self.outstanding.fetch_add(1, Ordering::AcqRel);
+        if self.jobs.try_send(job).is_err() {
+            self.outstanding.fetch_sub(1, Ordering::AcqRel);
+            return Err(Refused::Full);
+        }
         self.ensure_taker();
         let limit = deadline.saturating_duration_since(Instant::now()) + grace;
-        answer.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => Refused::Late,
-            // The thread dropped the reply: it found the deadline passed, or the work panicked.
-            RecvTimeoutError::Disconnected if Instant::now() >= deadline => Refused::Late,
-            RecvTimeoutError::Disconnected => Refused::Broken,
+        answer.recv_timeout(limit).map_err(|error| {
+            drop(taken(&work));
+            match error {
+                RecvTimeoutError::Timeout => Refused::Late,
+                // The thread dropped the reply: it found the deadline passed, or the work panicked.
+                RecvTimeoutError::Disconnected if Instant::now() >= deadline => Refused::Late,
+                RecvTimeoutError::Disconnected => Refused::Broken,
+            }
         })
     }
 
-    /// Starts one more thread if none waits and the limit allows it.
+    /// Starts one more thread if there are more jobs than threads and the limit allows it.
     fn ensure_taker(&self) {
-        if self.idle.load(Ordering::Acquire) > self.jobs.len() {
-            return;
-        }
+        let wanted = self.limit.min(self.outstanding.load(Ordering::Acquire));
         let grown = self
             .started
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |started| {
-                (started < self.limit).then(|| started + 1)
+                (started < wanted).then(|| started + 1)
             });
         let Ok(number) = grown else {
             return;
         };
         let taker = self.taker.clone();
-        let idle = Arc::clone(&self.idle);
+        let outstanding = Arc::clone(&self.outstanding);
         let spawned = threads::spawn(&format!("executor:{number}"), &self.events, move || {
-            serve(&taker, &idle);
+            serve(&taker, &outstanding);
         });
         if let Err(error) = spawned {
             self.started.fetch_sub(1, Ordering::AcqRel);
@@ -113,24 +123,30 @@ impl<T: Send + 'static> Pool<T> {
 }
 
 /// Takes jobs until the pool is dropped.
-fn serve<T>(taker: &Receiver<Job<T>>, idle: &AtomicUsize) {
-    loop {
-        idle.fetch_add(1, Ordering::AcqRel);
-        let job = taker.recv();
-        idle.fetch_sub(1, Ordering::AcqRel);
-        let Ok(job) = job else {
-            return;
-        };
-        if Instant::now() >= job.deadline {
-            continue;
-        }
-        // A panic ends one review, not the thread that the next one needs. Dropping the reply tells the waiting side.
-        match catch_unwind(AssertUnwindSafe(job.work)) {
-            // The waiting side may have given up; then nobody needs the answer.
-            Ok(answer) => drop(job.reply.send(answer)),
-            Err(payload) => error!("a review panicked: {}", panic_text(payload.as_ref())),
-        }
+fn serve<T>(taker: &Receiver<Job<T>>, outstanding: &AtomicUsize) {
+    while let Ok(job) = taker.recv() {
+        do_job(&job);
+        outstanding.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+fn do_job<T>(job: &Job<T>) {
+    if Instant::now() >= job.deadline {
+        return;
+    }
+    let Some(work) = taken(&job.work) else {
+        return;
+    };
+    // A panic ends one review, not the thread that the next one needs. Dropping the reply tells the waiting side.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        // The waiting side may have given up; then nobody needs the answer.
+        Ok(answer) => drop(job.reply.send(answer)),
+        Err(payload) => error!("a review panicked: {}", panic_text(payload.as_ref())),
+    }
+}
+
+fn taken<T>(work: &Work<T>) -> Option<Box<dyn FnOnce() -> T + Send>> {
+    work.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ impl Rotation {
         }
     }
 
+    /// What is served is what is offered: anything announced was withdrawn, and its CA is registered no longer.
+    pub(crate) fn keep(&mut self) {
+        self.announced = None;
+    }
+
     /// `offer` waits until its CA is registered.
     pub(crate) fn announce(&mut self, offer: Offer) {
         let known = self
@@ -150,6 +155,18 @@ mod tests {
         assert_eq!(rotation.bundle(), "ca2\nca1\n");
         assert!(rotation.registered());
         assert_eq!(rotation.bundle(), "ca2\n");
+    }
+
+    #[test]
+    fn a_withdrawn_ca_is_registered_no_longer() {
+        let mut rotation = Rotation::default();
+        rotation.serve(offer("c1", "ca1"));
+        rotation.announce(offer("c2", "ca2"));
+        assert!(rotation.registered());
+        assert_eq!(rotation.step(&offer("c1", "ca1")), Step::Keep);
+        rotation.keep();
+        assert_eq!(rotation.bundle(), "ca1\n");
+        assert!(!rotation.registered());
     }
 
     #[test]

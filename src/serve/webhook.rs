@@ -204,6 +204,7 @@ impl Webhook {
     fn take(&self, serving: &mut Serving, offer: Offer) -> Result<(), String> {
         let step = serving.rotation.step(&offer);
         if step == Step::Keep {
+            serving.rotation.keep();
             return Ok(());
         }
         let identity = tls::build(&offer.material).map_err(|error| error.to_string())?;
