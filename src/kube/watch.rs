@@ -408,8 +408,10 @@ impl<S: Sink> Watcher<S> {
                 self.ground.cannot_stream();
             }
             Failure::Read(Error::NotJson { .. }) => {}
-            Failure::Read(Error::Transport { fault, .. }) if matches!(fault, Fault::Timeout(_)) => {
-            }
+            Failure::Read(Error::Transport {
+                fault: Fault::Timeout(_),
+                ..
+            }) => {}
             _ => return false,
         }
         self.means = Means::Pages;

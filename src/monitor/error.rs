@@ -12,7 +12,7 @@ pub(crate) enum EnableError {
         binding: String,
         api_version: String,
         kind: String,
-        error: kube::Error,
+        error: Box<kube::Error>,
     },
     /// Namespaces are named for a kind that lives in none.
     NoNamespaces { binding: String, kind: String },

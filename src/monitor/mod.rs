@@ -265,7 +265,7 @@ impl Shared {
                 binding: name.debug.clone(),
                 api_version: binding.api_version.clone().unwrap_or_default(),
                 kind: binding.kind.clone(),
-                error,
+                error: Box::new(error),
             })?;
         if !resource.namespaced && plan::places(binding) != Places::Fixed(vec![None]) {
             return Err(EnableError::NoNamespaces {

@@ -94,7 +94,8 @@ fn what_is_no_review_is_refused_without_a_process() {
     let other_kind = good.replace("AdmissionReview", "ConversionReview");
     let other_version = good.replace("k8s.io/v1", "k8s.io/v2");
     let nested = format!("{{\"request\":{}", "[".repeat(200_000));
-    let cases: [(&str, &[(&str, &str)], &str, &[u16]); 10] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, &'a [u16]);
+    let cases: [Case<'_>; 10] = [
         ("GET", &[], "", &[405]),
         ("PUT", &[json], &good, &[405]),
         ("DELETE", &[], "", &[405]),

@@ -49,7 +49,7 @@ fn every_field_is_registered_as_the_hook_says() {
         format!("https://{}/hooks/{stem}-sh/{id}", stage.address())
     };
     let bundle = stage.registered("full")["clientConfig"]["caBundle"].clone();
-    let mut all_rules = rules.clone();
+    let mut all_rules = rules;
     all_rules[1]["scope"] = json!("*");
     let mut expected = json!({
         "name": stage.webhook_name("full"),
