@@ -1,0 +1,136 @@
+//! An API server that is killed and comes back, with its history or without.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{Scene, metric, names};
+use crate::support::{Connection, ControlPlane};
+
+/// The requirement: from the return of the API server until a hook hears of the first change.
+const HEARD: Duration = Duration::from_secs(5);
+
+/// How long the API server is away, three times in a row.
+const AWAY: [Duration; 3] = [
+    Duration::from_secs(20),
+    Duration::from_secs(5),
+    Duration::from_secs(5),
+];
+
+/// Objects that are made just before the API server is killed.
+const BEFORE: usize = 5;
+
+/// Requests for all objects after a return, at most: one that is needed, and one that came while the server was not ready.
+const LISTS: f64 = 2.0;
+/// Requests for changes: those of the API server itself, which watches a ConfigMap, and ours, some of which come too early.
+const WATCHES: f64 = 15.0;
+
+#[test]
+fn an_api_server_that_is_killed_and_returns_costs_no_event_and_doubles_none() {
+    let plane = ControlPlane::own();
+    let mut scene = Scene::on(&plane, "killed").watching("watch", &json!({}), "");
+    let _operator = scene.start();
+    let mut expected = Vec::new();
+    for (round, away) in AWAY.into_iter().enumerate() {
+        for number in 0..BEFORE {
+            scene.create(&format!("before-{round}-{number}"));
+            expected.push(format!("Added before-{round}-{number}"));
+        }
+        plane.stop_apiserver();
+        // The length of the outage is what the requirement is about.
+        std::thread::sleep(away);
+        plane.start_apiserver();
+        // The connection of before is dead.
+        scene.api = plane.api();
+        let first = format!("after-{round}");
+        scene.create(&first);
+        scene.wait_event_for("watch", &format!("Added {first}"), HEARD);
+        let of_maps = |verb| {
+            let labels = ["resource=\"configmaps\"", "scope=\"namespace\"", verb];
+            metric(&scene.api, "apiserver_request_total", &labels)
+        };
+        let (lists, watches) = (of_maps("verb=\"LIST\""), of_maps("verb=\"WATCH\""));
+        println!("round {round}: {lists} lists, {watches} watches");
+        assert!(
+            lists <= LISTS && watches <= WATCHES,
+            "a storm: {lists} lists, {watches} watches"
+        );
+        // What was there before the outage is still known for what it is.
+        scene.change(
+            &format!("before-{round}-0"),
+            &json!({ "data": { "x": "1" } }),
+        );
+        scene.delete(&format!("before-{round}-1"));
+        scene.wait_event("watch", &format!("Deleted before-{round}-1"));
+        expected.push(format!("Added {first}"));
+        expected.push(format!("Modified before-{round}-0"));
+        expected.push(format!("Deleted before-{round}-1"));
+    }
+    let mut events = scene.events("watch");
+    events.sort();
+    expected.sort();
+    assert_eq!(events, expected);
+    assert_eq!(
+        scene.told("watch").len(),
+        expected.len() + 1,
+        "one Synchronization"
+    );
+}
+
+/// etcd, asked directly: the API server is away.
+fn etcd(plane: &ControlPlane, path: &str, question: &Value) -> Value {
+    let address = plane.etcd().trim_start_matches("http://").parse().unwrap();
+    let mut connection = Connection::plain(address).unwrap();
+    let answer = connection.post_json(path, question).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn a_history_that_is_gone_is_made_up_for_by_a_list_and_deletes_are_found_out() {
+    let plane = ControlPlane::own();
+    let scene = Scene::on(&plane, "compacted");
+    let config = json!({ "configVersion": "v1", "kubernetes": [
+        scene.binding(&json!({ "includeSnapshotsFrom": ["maps"] })),
+    ] });
+    let mut scene = scene.hook("watch", &config, "");
+    for name in ["changed", "kept", "lost"] {
+        scene.create_with(name, &json!({}), &json!({ "of": name }));
+    }
+    let _operator = scene.start();
+    scene.change("changed", &json!({ "data": { "of": "something else" } }));
+    scene.wait_event("watch", "Modified changed");
+
+    plane.stop_apiserver();
+    let path = format!("/registry/configmaps/{}/lost", scene.namespace.name);
+    let deleted = etcd(
+        &plane,
+        "/v3/kv/deleterange",
+        &json!({ "key": STANDARD.encode(path) }),
+    );
+    assert_eq!(deleted["deleted"], "1", "{deleted}");
+    let revision = &deleted["header"]["revision"];
+    etcd(
+        &plane,
+        "/v3/kv/compaction",
+        &json!({ "revision": revision, "physical": true }),
+    );
+    plane.start_apiserver();
+    scene.api = plane.api();
+
+    scene.wait_event_for("watch", "Deleted lost", HEARD);
+    scene.create("new");
+    scene.wait_event_for("watch", "Added new", HEARD);
+    assert_eq!(
+        scene.events("watch"),
+        ["Modified changed", "Deleted lost", "Added new"]
+    );
+    let told = scene.told("watch");
+    assert_eq!(
+        told[2]["object"]["data"]["of"], "lost",
+        "its last known state"
+    );
+    assert_eq!(names(&told[2]["snapshots"]["maps"]), ["changed", "kept"]);
+}
