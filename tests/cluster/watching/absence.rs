@@ -112,9 +112,9 @@ fn a_kind_that_comes_later_is_waited_for_while_other_hooks_work() {
     let scene = Scene::on(ControlPlane::shared(), "later");
     let widgets = Widgets::of(&scene);
     let config = json!({ "configVersion": "v1", "kubernetes": [widgets.binding(&scene)] });
-    // Hooks are enabled in the order of their names.
+    // Hooks are enabled in the order of their names, and the main queue waits for the one that cannot be enabled.
     let scene = scene
-        .watching("a-early", &json!({}), "")
+        .watching("a-early", &json!({ "queue": "early" }), "")
         .hook("b-late", &config, "");
     let operator = scene.env.start();
     let line = operator.wait_log("that the kind is missing", |line| {

@@ -272,7 +272,7 @@ fn namespaces_that_begin_and_cease_to_match_come_and_go_without_events() {
     });
     let ticks = json!({ "name": "tick", "crontab": "* * * * * *", "queue": "ticks", "includeSnapshotsFrom": ["maps"] });
     let config = json!({ "configVersion": "v1", "kubernetes": [binding], "schedule": [ticks] });
-    let scene = scene.hook("watch", &config, "");
+    scene.write_hook("watch", &config, "");
     let _operator = scene.start();
     let told = scene.wait_told("watch", 1);
     assert_eq!(names(&told[0]["objects"]), ["a"]);
@@ -333,7 +333,7 @@ fn a_kind_without_a_version_is_watched_in_the_preferred_one() {
         { "name": "old", "kind": kind, "apiVersion": format!("{group}/v1beta1"),
           "namespace": { "nameSelector": { "matchNames": [scene.namespace.name] } } },
     ] });
-    let scene = scene.hook("watch", &config, "");
+    scene.write_hook("watch", &config, "");
     let _operator = scene.start();
     let told = scene.wait_told("watch", 2);
     let version = |element: &Value| element["objects"][0]["object"]["apiVersion"].clone();

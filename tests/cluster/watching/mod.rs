@@ -48,6 +48,12 @@ impl<'a> Scene<'a> {
 
     /// A hook that writes every run into its journal, and then does `more`, in sh.
     pub(super) fn hook(self, stem: &str, config: &Value, more: &str) -> Self {
+        self.write_hook(stem, config, more);
+        self
+    }
+
+    /// The same where the scene is in use already.
+    pub(super) fn write_hook(&self, stem: &str, config: &Value, more: &str) {
         let journal = self.journal(stem);
         let body = format!(
             "cat \"$BINDING_CONTEXT_PATH\" >>'{}'\n{more}",
@@ -55,7 +61,6 @@ impl<'a> Scene<'a> {
         );
         self.env
             .write_hook(&format!("{stem}.sh"), &script(config, &body));
-        self
     }
 
     /// A hook that watches the ConfigMaps of this namespace; `more` overrides fields of the binding.
