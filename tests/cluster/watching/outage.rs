@@ -1,13 +1,13 @@
 //! An API server that is killed and comes back, with its history or without.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Scene, metric, names};
-use crate::support::{Connection, ControlPlane};
+use crate::support::{Connection, ControlPlane, wait_for};
 
 /// The requirement: from the return of the API server until a hook hears of the first change.
 const HEARD: Duration = Duration::from_secs(5);
@@ -21,6 +21,9 @@ const AWAY: [Duration; 3] = [
 
 /// Objects that are made just before the API server is killed.
 const BEFORE: usize = 5;
+
+/// Watches of one hook that has many.
+const MANY: usize = 50;
 
 /// Plain lists after a return, at most: the test's own, one that is needed, and one that came while the server was not ready.
 const LISTS: f64 = 3.0;
@@ -73,6 +76,48 @@ fn an_api_server_that_is_killed_and_returns_costs_no_event_and_doubles_none() {
         expected.len() + 1,
         "one Synchronization"
     );
+}
+
+/// A hook with fifty different watches: all of them go on in time, and the API server is not asked more often than is needed.
+#[test]
+fn fifty_watches_do_not_storm_an_api_server_that_returns() {
+    let plane = ControlPlane::own();
+    let scene = Scene::on(&plane, "fifty");
+    let bindings: Vec<Value> = (0..MANY)
+        .map(|number| {
+            scene.binding(&json!({
+                "name": format!("maps-{number}"),
+                "labelSelector": { "matchLabels": { "number": number.to_string() } },
+                "executeHookOnSynchronization": false,
+            }))
+        })
+        .collect();
+    let config = json!({ "configVersion": "v1", "kubernetes": bindings });
+    let mut scene = scene.hook("watch", &config, "");
+    let _operator = scene.start();
+    plane.stop_apiserver();
+    // Long enough that pauses which grow would have grown.
+    std::thread::sleep(Duration::from_secs(8));
+    plane.start_apiserver();
+    scene.api = plane.api();
+    let returned = Instant::now();
+    for number in 0..MANY {
+        let labels = json!({ "number": number.to_string() });
+        scene.create_with(&format!("map-{number}"), &labels, &json!({}));
+    }
+    wait_for("all events", HEARD, || scene.events("watch").len() >= MANY);
+    assert!(returned.elapsed() < HEARD, "{:?}", returned.elapsed());
+    let (lists, watches) = requests(&scene);
+    let many = f64::from(u32::try_from(MANY).unwrap());
+    assert!(
+        lists <= LISTS + many && watches <= WATCHES + 3.0 * many,
+        "a storm: {lists} lists, {watches} watches"
+    );
+    let mut events = scene.events("watch");
+    events.sort();
+    let mut expected: Vec<String> = (0..MANY).map(|n| format!("Added map-{n}")).collect();
+    expected.sort();
+    assert_eq!(events, expected);
 }
 
 /// Requests for ConfigMaps since the API server has started: lists and watches.
