@@ -27,3 +27,5 @@ mod protocol;
 mod registration;
 /// An API server that comes and goes.
 mod start;
+/// Hooks that watch the cluster.
+mod watching;
