@@ -5,8 +5,12 @@
 
 /// Every way to log in, and every way to be turned away.
 mod access;
+/// Connections that are kept open.
+mod ageing;
 /// What a user sees of what a hook answered.
 mod answers;
+/// Callers that mean harm.
+mod attack;
 /// Who may ask the operator.
 mod callers;
 /// The serving certificate, and its changes.
