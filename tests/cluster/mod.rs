@@ -23,11 +23,17 @@ mod e2e;
 mod hanging;
 /// Requests that come all the time.
 mod load;
+/// An API server that is away.
+mod outage;
+/// Many reviews at once, and the end.
+mod parallel;
 /// The harness's own part that needs a control plane.
 mod plane;
 /// The webhook port as callers see it.
 mod protocol;
 /// What the operator registers, and keeps registered.
 mod registration;
+/// What must not leak or be believed.
+mod secrecy;
 /// An API server that comes and goes.
 mod start;
