@@ -5,8 +5,12 @@
 
 /// Every way to log in, and every way to be turned away.
 mod access;
+/// Connections that are kept open.
+mod ageing;
 /// What a user sees of what a hook answered.
 mod answers;
+/// Callers that mean harm.
+mod attack;
 /// Who may ask the operator.
 mod callers;
 /// The serving certificate, and its changes.
@@ -19,12 +23,18 @@ mod e2e;
 mod hanging;
 /// Requests that come all the time.
 mod load;
+/// An API server that is away.
+mod outage;
+/// Many reviews at once, and the end.
+mod parallel;
 /// The harness's own part that needs a control plane.
 mod plane;
 /// The webhook port as callers see it.
 mod protocol;
 /// What the operator registers, and keeps registered.
 mod registration;
+/// What must not leak or be believed.
+mod secrecy;
 /// An API server that comes and goes.
 mod start;
 /// Hooks that watch the cluster.

@@ -109,12 +109,15 @@ impl Api {
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut connection = match kept.take() {
-            Some(connection) => connection,
-            None => Connection::tls(self.address, "127.0.0.1", &self.authority_pem, None)?,
-        };
+        // A kept connection may have died with its API server; a new one tells whether there is another.
+        if let Some(mut connection) = kept.take()
+            && let Ok(answer) = connection.request(method, path, &headers, body)
+        {
+            *kept = Some(connection);
+            return Ok(answer);
+        }
+        let mut connection = Connection::tls(self.address, "127.0.0.1", &self.authority_pem, None)?;
         let answer = connection.request(method, path, &headers, body)?;
-        // One that failed is not used again; one that works is.
         *kept = Some(connection);
         Ok(answer)
     }
