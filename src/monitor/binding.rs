@@ -16,6 +16,9 @@ use crate::kube::{Resource, Rest};
 use crate::message::{BindingId, Event, Item, Snapshot};
 use crate::metrics::{EVENT_SECONDS, Metrics};
 
+/// The name of a binding that has none.
+const UNNAMED: &str = "kubernetes";
+
 pub(super) struct Monitor {
     pub(super) id: BindingId,
     pub(super) name: Name,
@@ -68,7 +71,7 @@ impl Feed {
 
 impl Name {
     pub(super) fn new(hook: &str, index: usize, binding: &KubernetesBinding) -> Name {
-        let debug = if binding.name.is_empty() {
+        let debug = if binding.name == UNNAMED {
             format!("kubernetes[{index}]")
         } else {
             format!("kubernetes[{index}]{{{}}}", binding.name)
@@ -221,12 +224,11 @@ impl Monitor {
             // By `namespace/Kind/name` as one text: a slash stands behind the shorter of two namespaces.
             items.sort_by(|(one, _), (other, _)| {
                 let ((one_space, one), (other_space, other)) = (one.parts(), other.parts());
-                let slash = |space: &str| space.bytes().chain([b'/']).collect::<Vec<u8>>();
-                if one_space == other_space {
-                    one.cmp(other)
-                } else {
-                    slash(one_space).cmp(&slash(other_space))
-                }
+                one_space
+                    .bytes()
+                    .chain([b'/'])
+                    .cmp(other_space.bytes().chain([b'/']))
+                    .then_with(|| one.cmp(other))
             });
         } else if several {
             items.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -236,8 +238,11 @@ impl Monitor {
 
     /// Shows how many objects a snapshot would have.
     pub(super) fn show_objects(&self) {
-        let views = self.locked().views.clone();
-        let objects: usize = views.iter().map(|part| part.store.count(part.view)).sum();
+        let objects: usize = {
+            let parts = self.locked();
+            let counts = parts.views.iter().map(|part| part.store.count(part.view));
+            counts.sum()
+        };
         let objects = u32::try_from(objects).unwrap_or(u32::MAX);
         self.metrics
             .set("kube_snapshot_objects", &self.name.labels(), objects.into());

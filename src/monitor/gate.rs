@@ -6,7 +6,8 @@
 //!
 //! What happens to objects before `Locked` is no event, because a snapshot that is read later has it. While locked, events are
 //! kept; a snapshot that is read for a Synchronization run has them too and drops them. What comes after that snapshot is sent
-//! when the hook has succeeded. Plain data under the store's lock.
+//! when the hook has succeeded. What is kept is bounded by what happens between two attempts of the hook, each of which reads
+//! anew. Plain data under the store's lock.
 
 use crate::message::Event;
 

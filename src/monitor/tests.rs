@@ -764,8 +764,7 @@ fn a_kind_that_appears_later_is_found_and_names_are_hinted_at() {
     assert!(error.contains("kubernetes[0]{w}: Cannot get GroupVersionResource info for apiVersion 'x.io/v1' kind 'Widget'"), "{error}");
     let error = rig.monitors.enable(1).unwrap_err().to_string();
     assert!(
-        error.contains("kubernetes[0]{kubernetes}:")
-            && error.contains("did you mean \"ConfigMap\""),
+        error.contains("kubernetes[0]:") && error.contains("did you mean \"ConfigMap\""),
         "{error}"
     );
     let error = rig.monitors.enable(2).unwrap_err().to_string();
