@@ -79,6 +79,7 @@ impl Victim {
 }
 
 /// What is sent, and the statuses that are right; 0 is a closed connection.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn malformed(victim: &Victim) -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     let body = review("u", &config_map("a", &json!({}))).to_string();
     let length = body.len();
