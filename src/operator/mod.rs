@@ -218,6 +218,11 @@ impl Operator {
         if registry.hooks.is_empty() {
             warn!(path:% = self.settings.hooks_dir.display(); "no hooks found; put executable files there");
         }
+        for hook in &registry.hooks {
+            if !hook.config.conversions.is_empty() {
+                warn!(hook = hook.name.as_str(); "kubernetesCustomResourceConversion is not served by this version");
+            }
+        }
         let broken: Vec<String> = registry
             .broken
             .iter()
