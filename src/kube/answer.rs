@@ -94,6 +94,21 @@ impl Stream {
         }
     }
 
+    /// The error for an answer that ended too soon.
+    pub(super) fn cut(&self) -> Error {
+        self.broken(Fault::Cut {
+            bytes: self.received,
+        })
+    }
+
+    pub(super) fn broken(&self, fault: Fault) -> Error {
+        Error::Transport {
+            call: self.call.clone(),
+            server: self.names.server.clone(),
+            fault,
+        }
+    }
+
     fn transport(&self, error: &ureq::Error) -> Error {
         if self.stopped.load(Ordering::Relaxed) {
             return Error::Stopped;

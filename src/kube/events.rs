@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer::{self, Stream};
-use super::error::{Error, Fault};
+use super::error::Error;
 use super::list::{OBJECT_LIMIT, not_json};
 use super::object::{self, Object};
 use super::watch::Selection;
@@ -78,8 +78,9 @@ impl Events {
         if !self.read_line()? {
             return Ok(None);
         }
-        let wrong = |error: serde_json::Error| not_json(&self.selection, &error.to_string());
-        let line: Line<'_> = serde_json::from_slice(&self.line).map_err(wrong)?;
+        let wrong = |detail: String| not_json(&self.selection, &detail);
+        let line: Line<'_> =
+            serde_json::from_slice(&self.line).map_err(|error| wrong(error.to_string()))?;
         let text = line.object.get().as_bytes();
         let kind = match &*line.kind {
             "ADDED" | "MODIFIED" => EventKind::Put,
@@ -100,14 +101,7 @@ impl Events {
 
     /// The error for an answer that ended too soon.
     pub(super) fn cut(&self) -> Error {
-        let stream = self.reader.get_ref();
-        Error::Transport {
-            call: self.selection.call(),
-            server: stream.names.server.clone(),
-            fault: Fault::Cut {
-                bytes: stream.received,
-            },
-        }
+        self.reader.get_ref().cut()
     }
 
     /// False at the end. Empty lines are passed over.

@@ -4,18 +4,17 @@
 //! is that of its longest item. It works page by page; when the token for the next page has expired, the caller may ask for
 //! the whole list in one answer, which costs no more memory here.
 
-use std::cell::Cell;
-use std::io::{self, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::answer::Stream;
 use super::client::Client;
 use super::error::{Error, Fault};
 use super::object::Object;
+use super::scan::{Flaw, Scanner};
 use super::watch::{Failure, Selection, Sink};
 
 /// LIMIT: bytes of one object, in a list or in a watch. etcd stores 1.5 MiB of an object by default and 8 MiB at the very
@@ -27,6 +26,19 @@ const ANSWER_TIME: Duration = Duration::from_secs(300);
 
 /// Bytes that are read at a time.
 const BUFFER: usize = 16 * 1024;
+
+/// A page without its items. Some servers send null for none.
+#[derive(Deserialize)]
+struct Frame {
+    metadata: Option<PageEnd>,
+    #[serde(default, deserialize_with = "present")]
+    items: Option<IgnoredAny>,
+}
+
+/// Tells a key with the value null from one that is not there.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<IgnoredAny>, D::Error> {
+    IgnoredAny::deserialize(value).map(Some)
+}
 
 /// What a page says about itself.
 #[derive(Deserialize, Default)]
@@ -70,176 +82,68 @@ pub(super) fn read(
 }
 
 fn read_page(
-    mut stream: Stream,
+    stream: Stream,
     selection: &Selection,
     sink: &mut impl Sink,
 ) -> Result<PageEnd, Error> {
-    let budget = Cell::new(OBJECT_LIMIT);
-    let bounded = Bounded {
-        stream: &mut stream,
-        selection,
-        budget: &budget,
-        until: Instant::now() + ANSWER_TIME,
+    let until = Instant::now() + ANSWER_TIME;
+    let limit = usize::try_from(OBJECT_LIMIT).unwrap_or(usize::MAX);
+    let mut scanner = Scanner::new(limit);
+    let mut reader = BufReader::with_capacity(BUFFER, stream);
+    let mut each = |item: &[u8]| {
+        if !sink.wanted() {
+            return Err("nobody wants the rest".to_owned());
+        }
+        let object = Object::read_item(item, selection.type_prefix())?;
+        sink.item(&object);
+        Ok(())
     };
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, bounded));
-    let page = Page {
-        selection,
-        sink,
-        budget: &budget,
-    };
-    let result = page.deserialize(&mut json);
     // Reading to the end makes the connection usable for the next page.
-    let result = result.and_then(|end| json.end().map(|()| end));
-    drop(json);
-    result.map_err(|error| {
-        if error.is_io() {
-            return stream.failure(io::Error::from(error));
+    loop {
+        let piece = match reader.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) => return Err(reader.get_ref().failure(error)),
+        };
+        if piece.is_empty() {
+            break;
         }
-        if error.is_eof() {
-            return Error::Transport {
-                call: selection.call(),
-                server: client_name(&stream),
-                fault: Fault::Cut {
-                    bytes: stream.received,
-                },
-            };
+        let length = piece.len();
+        scanner
+            .feed(piece, &mut each)
+            .map_err(|flaw| error(selection, flaw))?;
+        reader.consume(length);
+        if Instant::now() > until {
+            return Err(reader
+                .get_ref()
+                .broken(Fault::Timeout("the list took too long")));
         }
-        not_json(selection, &error.to_string())
-    })
+    }
+    if !scanner.is_complete() {
+        return Err(reader.get_ref().cut());
+    }
+    let frame: Frame = serde_json::from_slice(scanner.frame())
+        .map_err(|error| not_json(selection, &error.to_string()))?;
+    // Something else that answers 200 must not be taken for an empty cluster.
+    match (frame.metadata, frame.items) {
+        (Some(end), Some(_)) => Ok(end),
+        _ => Err(not_json(selection, "this is no list")),
+    }
 }
 
-fn client_name(stream: &Stream) -> String {
-    stream.names.server.clone()
+fn error(selection: &Selection, flaw: Flaw) -> Error {
+    match flaw {
+        Flaw::TooLong => Error::TooLarge {
+            call: selection.call(),
+            limit: OBJECT_LIMIT,
+        },
+        Flaw::NoList => not_json(selection, "this is no list of objects"),
+        Flaw::Item(detail) => not_json(selection, &detail),
+    }
 }
 
 pub(super) fn not_json(selection: &Selection, detail: &str) -> Error {
     Error::NotJson {
         call: selection.call(),
         detail: detail.to_owned(),
-    }
-}
-
-/// Reads until one object would be too long or the answer takes too much time.
-struct Bounded<'a> {
-    stream: &'a mut Stream,
-    selection: &'a Selection,
-    budget: &'a Cell<u64>,
-    until: Instant,
-}
-
-impl Read for Bounded<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let call = || self.selection.call();
-        if Instant::now() > self.until {
-            return Err(io::Error::other(Error::Transport {
-                call: call(),
-                server: client_name(self.stream),
-                fault: Fault::Timeout("the list took too long"),
-            }));
-        }
-        let count = self.stream.read(buffer)?;
-        let left = self
-            .budget
-            .get()
-            .checked_sub(u64::try_from(count).unwrap_or(u64::MAX));
-        match left {
-            Some(left) => self.budget.set(left),
-            None => {
-                return Err(io::Error::other(Error::TooLarge {
-                    call: call(),
-                    limit: OBJECT_LIMIT,
-                }));
-            }
-        }
-        Ok(count)
-    }
-}
-
-/// The list object: `items` goes to the sink, `metadata` is returned, the rest is passed over.
-struct Page<'a, S> {
-    selection: &'a Selection,
-    sink: &'a mut S,
-    budget: &'a Cell<u64>,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Page<'_, S> {
-    type Value = PageEnd;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<PageEnd, D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de, S: Sink> Visitor<'de> for Page<'_, S> {
-    type Value = PageEnd;
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("a list of objects")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PageEnd, A::Error> {
-        let mut end = None;
-        let mut items = false;
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "metadata" => end = Some(map.next_value()?),
-                "items" => {
-                    items = true;
-                    map.next_value_seed(Items {
-                        selection: self.selection,
-                        sink: &mut *self.sink,
-                        budget: self.budget,
-                    })?;
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        // Something else that answers 200 must not be taken for an empty cluster.
-        match end {
-            Some(end) if items => Ok(end),
-            _ => Err(de::Error::custom("this is no list")),
-        }
-    }
-}
-
-struct Items<'a, S> {
-    selection: &'a Selection,
-    sink: &'a mut S,
-    budget: &'a Cell<u64>,
-}
-
-impl<'de, S: Sink> DeserializeSeed<'de> for Items<'_, S> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'de, S: Sink> Visitor<'de> for Items<'_, S> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("an array of objects")
-    }
-
-    /// An empty list of some servers.
-    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(item) = items.next_element::<Box<RawValue>>()? {
-            self.budget.set(OBJECT_LIMIT);
-            let object = Object::read_item(item.get().as_bytes(), self.selection.type_prefix())
-                .map_err(de::Error::custom)?;
-            if !self.sink.wanted() {
-                return Err(de::Error::custom("nobody wants the rest"));
-            }
-            self.sink.item(&object);
-        }
-        Ok(())
     }
 }

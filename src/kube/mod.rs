@@ -35,6 +35,7 @@ mod object;
 mod outage;
 mod renewed;
 mod resource;
+mod scan;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod tls;

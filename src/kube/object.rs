@@ -47,15 +47,17 @@ struct Meta<'a> {
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn read(text: &'a [u8]) -> Result<Object<'a>, serde_json::Error> {
+    pub(super) fn read(text: &'a [u8]) -> Result<Object<'a>, String> {
         Object::read_item(text, "")
     }
 
     /// Reads an item of a list. Servers leave `kind` and `apiVersion` out of the items of built-in kinds; `prefix` holds them
     /// as `type_prefix` makes them, and stands where the server itself puts them in a watch, so that the same object has the
     /// same text from both.
-    pub(super) fn read_item(text: &'a [u8], prefix: &str) -> Result<Object<'a>, serde_json::Error> {
-        let head: Head<'a> = serde_json::from_slice(text)?;
+    pub(super) fn read_item(text: &'a [u8], prefix: &str) -> Result<Object<'a>, String> {
+        // As a text and not as bytes, so that all of it is checked to be UTF-8 and not only what is read.
+        let checked = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+        let head: Head<'a> = serde_json::from_str(checked).map_err(|error| error.to_string())?;
         let complete = head.kind.is_some() || prefix.is_empty();
         let text = match text.strip_prefix(b"{") {
             Some(rest) if !complete => Cow::Owned([prefix.as_bytes(), rest].concat()),
@@ -116,6 +118,20 @@ mod tests {
         assert_eq!(item.text, custom.as_slice());
         assert_eq!(&*item.namespace, "");
         assert_eq!(format!("{item:?}"), "Object(/b)");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in [
+            &b""[..],
+            b"{",
+            b"[]",
+            b"{\"a\":}",
+            b"{\"a\":\"\xff\"}",
+            b"{\"metadata\":{\"name\":1}}",
+        ] {
+            assert!(Object::read(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -355,8 +355,14 @@ impl<S: Sink> Watcher<S> {
         }
         let error = failure.error();
         self.sink.failed(error);
-        let mut at_once =
-            self.failures == 0 && matches!(failure, Failure::Read(Error::Transport { .. }));
+        // A connection that broke after it had worked is made anew at once; so is one that the server had closed while it was
+        // idle in the pool.
+        let mut at_once = self.failures == 0
+            && match failure {
+                Failure::Read(error) => matches!(error, Error::Transport { .. }),
+                Failure::Begin(Error::Transport { fault, .. }) => *fault == Fault::Closed,
+                Failure::Begin(_) => false,
+            };
         self.failures += 1;
         let listed = matches!(self.state, State::Listed { .. });
         if error.is_gone() {
