@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use jiff::Timestamp;
-use log::{info, warn};
+use log::{debug, info, warn};
 use serde_json::Value;
 
 use super::admission::{Admission, ReadSnapshot, Runner};
@@ -99,6 +99,8 @@ struct Serving {
     service_found: bool,
     pause: Duration,
     warned: Option<Timestamp>,
+    /// What hooks of earlier starts had registered was looked at. At most one kind is without hooks, or this thread would not run.
+    tidied: bool,
 }
 
 impl Webhook {
@@ -143,6 +145,7 @@ impl Webhook {
             service_found: false,
             pause: Duration::ZERO,
             warned: None,
+            tidied: false,
         };
         loop {
             let pause = match self.round(&mut serving) {
@@ -199,7 +202,7 @@ impl Webhook {
             .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
         self.look_for_service(serving);
         serving.plurals.learn(&self.parts.registry);
-        self.register(&serving.rotation, &serving.plurals)?;
+        self.register(serving)?;
         self.count_connections(serving);
         if taken_well && !serving.said.is_empty() {
             info!("certificate and registration are well again");
@@ -338,25 +341,45 @@ impl Webhook {
         Ok(())
     }
 
-    fn register(&self, rotation: &Rotation, plurals: &Plurals) -> Result<(), Failure> {
-        let bundle = rotation.bundle();
+    fn register(&self, serving: &mut Serving) -> Result<(), Failure> {
+        let bundle = serving.rotation.bundle();
         for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
             let webhooks = register::webhooks(
                 &self.parts.registry,
                 kind,
                 &self.plan.announcement,
-                plurals,
+                &serving.plurals,
                 &bundle,
             );
-            if webhooks
-                .as_array()
-                .is_some_and(|webhooks| !webhooks.is_empty())
-            {
+            if webhooks.as_array().is_none_or(Vec::is_empty) {
+                self.retire(kind, &mut serving.tidied);
+            } else {
                 self.ensure(kind, &webhooks)?;
             }
         }
         self.parts.readiness.has(REGISTRATION);
         Ok(())
+    }
+
+    /// Hooks of this kind may have been there at an earlier start. It is looked at once: nobody else registers our address. Rights
+    /// for a kind without hooks are not demanded, so failing is no failure.
+    fn retire(&self, kind: AdmissionKind, tidied: &mut bool) {
+        if *tidied {
+            return;
+        }
+        let name = &self.plan.announcement.configuration_name;
+        match register::retire(&self.parts.client, kind, &self.plan.announcement) {
+            Ok(true) => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(); "webhook configuration emptied: no hook of its kind is left");
+            }
+            Ok(false) => {}
+            Err(error) if error.is_forbidden() => {}
+            Err(error) => {
+                debug!(configurationName = name.as_str(), kind = kind.as_str(); "cannot look for webhooks of earlier hooks: {error}");
+                return;
+            }
+        }
+        *tidied = true;
     }
 
     fn ensure(&self, kind: AdmissionKind, webhooks: &Value) -> Result<(), Failure> {
