@@ -279,7 +279,7 @@ fn check_rule(
             let [a, b, c, d] = path;
             findings.warn(
                 &[a, b, c, d, Step::Key("resources")],
-                format!("{section}.rules.resources has '{resource}', which never matches: the API server knows lower-case plurals"),
+                format!("{section}.rules.resources has '{resource}', but the API server matches lower-case plurals only"),
                 Some(format!("a Kind under `resources`: did you mean `{plural}`?")),
             );
         }

@@ -660,7 +660,7 @@ fn a_kind_under_resources_is_a_warning_with_the_plural() {
     assert_eq!(
         warnings(&text),
         [
-            "kubernetesValidating.rules.resources has 'CronTab', which never matches: the API server knows lower-case plurals (line 7: a Kind under `resources`: did you mean `crontabs`?)"
+            "kubernetesValidating.rules.resources has 'CronTab', but the API server matches lower-case plurals only (line 7: a Kind under `resources`: did you mean `crontabs`?)"
         ]
     );
     assert!(

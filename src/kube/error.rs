@@ -115,7 +115,6 @@ impl Error {
         self.code() == Some(401)
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell it apart"))]
     pub(crate) fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }

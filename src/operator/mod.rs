@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use log::{error, info, warn};
+use log::{info, warn};
 
 use self::parts::KILL_GRACE;
 use crate::executor::{Capture, Executor};
@@ -218,6 +218,11 @@ impl Operator {
         if registry.hooks.is_empty() {
             warn!(path:% = self.settings.hooks_dir.display(); "no hooks found; put executable files there");
         }
+        for hook in &registry.hooks {
+            if !hook.config.conversions.is_empty() {
+                warn!(hook = hook.name.as_str(); "kubernetesCustomResourceConversion is not served by this version");
+            }
+        }
         let broken: Vec<String> = registry
             .broken
             .iter()
@@ -273,11 +278,7 @@ impl Operator {
         if !self.is_connected || !self.is_synchronized {
             return Ok(());
         }
-        self.start_webhooks()?;
-        if self.readiness.missing().is_none() {
-            info!("ready");
-        }
-        Ok(())
+        self.start_webhooks()
     }
 
     fn start_webhooks(&mut self) -> Result<(), String> {
@@ -316,11 +317,8 @@ impl Operator {
     /// The stop order, with the reason for each step.
     fn stop(mut self, end: End) -> End {
         let began = Instant::now();
-        if let End::Failed(reason) = &end {
-            error!("stopping: {reason}");
-        } else {
-            info!("stopping");
-        }
+        // Why it could not go on is said once, by `main`.
+        info!("stopping");
         // Endpoints of the Service are taken out as soon as this is seen.
         self.readiness
             .lacks(STOPPING, "the operator was asked to stop");
@@ -345,6 +343,12 @@ impl Operator {
         // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);
+        if self.webhook {
+            let name = &self.settings.registration.configuration_name;
+            info!(
+                "the webhook configurations {name}-hooks stay in the cluster, for the next start; delete them if there is none"
+            );
+        }
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
         end
     }

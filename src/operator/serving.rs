@@ -16,7 +16,10 @@ pub(super) fn plan(settings: &Settings, client: &Client) -> Result<webhook::Plan
         .or(client.namespace())
         .unwrap_or("default");
     let address = match &asked.url {
-        Some(url) => webhook::Address::Url(url.clone()),
+        Some(url) => {
+            warn_of_port(url, asked.listen.port);
+            webhook::Address::Url(url.clone())
+        }
         None => webhook::Address::Service {
             namespace: namespace.to_owned(),
             name: asked.service_name.clone(),
@@ -97,5 +100,20 @@ fn certificate_source(
             lifetime: asked.certificate_lifetime,
         },
         client_authorities,
+    }
+}
+
+/// Behind a proxy the two ports may differ; without one, every call would fail.
+fn warn_of_port(url: &str, port: u16) {
+    let authority = url.trim_start_matches("https://").split('/').next();
+    let named = authority
+        .and_then(|authority| authority.rsplit_once(':'))
+        .and_then(|(_, port)| port.parse::<u16>().ok())
+        .unwrap_or(443);
+    if named != port {
+        log::warn!(
+            "the API server is told to call port {named}, and the operator listens on {port}; \
+             unless something forwards it, set --validating-webhook-listen-port={named}"
+        );
     }
 }

@@ -32,9 +32,14 @@ impl Readiness {
         self.locked().insert(part, reason.to_owned());
     }
 
-    /// `part` has what it needs.
+    /// `part` has what it needs. Says so in the log when it was the last.
     pub(crate) fn has(&self, part: &'static str) {
-        self.locked().remove(part);
+        let mut reasons = self.locked();
+        let became_ready = reasons.remove(part).is_some() && reasons.is_empty();
+        drop(reasons);
+        if became_ready {
+            log::info!("ready");
+        }
     }
 
     /// The reasons for not being ready, one a line; `None` when ready.

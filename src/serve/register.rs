@@ -59,6 +59,21 @@ impl Announcement {
             Address::Url(url) => vec![host(url).to_owned()],
         }
     }
+
+    /// Whether a `clientConfig` leads to this operator, under whatever path.
+    fn leads_here(&self, client_config: Option<&Value>) -> bool {
+        let text = |pointer: &str| client_config?.pointer(pointer)?.as_str();
+        match &self.address {
+            Address::Service {
+                namespace, name, ..
+            } => {
+                text("/service/namespace") == Some(namespace) && text("/service/name") == Some(name)
+            }
+            Address::Url(url) => text("/url")
+                .and_then(|found| found.strip_prefix(url.as_str()))
+                .is_some_and(|path| path.starts_with('/')),
+        }
+    }
 }
 
 /// The host of a URL, without port and brackets.
@@ -86,46 +101,95 @@ pub(crate) fn ensure(
     announcement: &Announcement,
     webhooks: &Value,
 ) -> Result<Ensured, Error> {
-    let (plural, object_kind) = match kind {
-        AdmissionKind::Validating => (
-            "validatingwebhookconfigurations",
-            "ValidatingWebhookConfiguration",
-        ),
-        AdmissionKind::Mutating => (
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-        ),
-    };
-    let base = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
-    let name = format!("{}-hooks", announcement.configuration_name);
-    // A list with a field selector and not a get: the original's RBAC rules grant list, create and update.
-    let list: Value = client.get_json(&format!("{base}?fieldSelector=metadata.name%3D{name}"))?;
-    let found = list.get("items").and_then(|items| items.get(0));
-    let Some(found) = found else {
+    let place = Place::new(kind, announcement);
+    let Some(found) = place.find(client)? else {
         let object = json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": object_kind,
-            "metadata": {"name": name},
+            "kind": place.kind,
+            "metadata": {"name": place.name},
             "webhooks": webhooks,
         });
-        write(client, Method::Post, &base, &object)?;
+        write(client, Method::Post, &place.base, &object)?;
         return Ok(Ensured::Created);
     };
     if found.get("webhooks") == Some(webhooks) {
         return Ok(Ensured::AsItWas);
     }
-    // Labels, annotations and the resourceVersion stay: somebody else may manage them, and a concurrent change must conflict.
-    let mut object = found.clone();
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("webhooks".to_owned(), webhooks.clone());
-        fields.insert(
-            "apiVersion".to_owned(),
-            json!("admissionregistration.k8s.io/v1"),
-        );
-        fields.insert("kind".to_owned(), json!(object_kind));
-    }
-    write(client, Method::Put, &format!("{base}/{name}"), &object)?;
+    place.replace(client, found, webhooks)?;
     Ok(Ensured::Restored)
+}
+
+/// Takes the webhooks out of a configuration of ours for which no hook is left, and says whether there were any. The API server
+/// would go on calling for hooks that are gone, and be told to deny. One that leads elsewhere belongs to somebody who uses the
+/// same name, and stays.
+pub(crate) fn retire(
+    client: &Client,
+    kind: AdmissionKind,
+    announcement: &Announcement,
+) -> Result<bool, Error> {
+    let place = Place::new(kind, announcement);
+    let Some(found) = place.find(client)? else {
+        return Ok(false);
+    };
+    let entries = found.get("webhooks").and_then(Value::as_array);
+    let is_ours = entries.is_some_and(|entries| {
+        let leads_here = |entry: &Value| announcement.leads_here(entry.get("clientConfig"));
+        !entries.is_empty() && entries.iter().all(leads_here)
+    });
+    if is_ours {
+        place.replace(client, found, &json!([]))?;
+    }
+    Ok(is_ours)
+}
+
+/// Where a configuration object is in the API.
+struct Place {
+    base: String,
+    name: String,
+    kind: &'static str,
+}
+
+impl Place {
+    fn new(kind: AdmissionKind, announcement: &Announcement) -> Place {
+        let (plural, kind) = match kind {
+            AdmissionKind::Validating => (
+                "validatingwebhookconfigurations",
+                "ValidatingWebhookConfiguration",
+            ),
+            AdmissionKind::Mutating => (
+                "mutatingwebhookconfigurations",
+                "MutatingWebhookConfiguration",
+            ),
+        };
+        Place {
+            base: format!("/apis/admissionregistration.k8s.io/v1/{plural}"),
+            name: format!("{}-hooks", announcement.configuration_name),
+            kind,
+        }
+    }
+
+    /// A list with a field selector and not a get: the original's RBAC rules grant list, create and update.
+    fn find(&self, client: &Client) -> Result<Option<Value>, Error> {
+        let Place { base, name, .. } = self;
+        let mut list: Value =
+            client.get_json(&format!("{base}?fieldSelector=metadata.name%3D{name}"))?;
+        let found = list.get_mut("items").and_then(|items| items.get_mut(0));
+        Ok(found.map(Value::take))
+    }
+
+    /// Labels, annotations and the resourceVersion stay: somebody else may manage them, and a concurrent change must conflict.
+    fn replace(&self, client: &Client, mut object: Value, webhooks: &Value) -> Result<(), Error> {
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("webhooks".to_owned(), webhooks.clone());
+            fields.insert(
+                "apiVersion".to_owned(),
+                json!("admissionregistration.k8s.io/v1"),
+            );
+            fields.insert("kind".to_owned(), json!(self.kind));
+        }
+        let path = format!("{}/{}", self.base, self.name);
+        write(client, Method::Put, &path, &object)
+    }
 }
 
 /// Creates or replaces an object.

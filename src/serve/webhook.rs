@@ -7,6 +7,7 @@
 //! Nothing that the API server does is fatal: whatever fails is tried again, with growing pauses, and shows in readiness. The
 //! server is started before anything is registered, and a CA is registered before a certificate of it is served.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use jiff::Timestamp;
-use log::{info, warn};
+use log::{debug, info, warn};
 use serde_json::Value;
 
 use super::admission::{Admission, ReadSnapshot, Runner};
@@ -92,9 +93,14 @@ struct Serving {
     current: Option<Arc<tls::Current>>,
     rotation: Rotation,
     plurals: Plurals,
-    complaint: String,
+    /// What was said since everything was well: the same again would only bury what else is in the log.
+    said: BTreeSet<String>,
+    /// Once is enough: who deletes it later knows what stops.
+    service_found: bool,
     pause: Duration,
     warned: Option<Timestamp>,
+    /// What hooks of earlier starts had registered was looked at. At most one kind is without hooks, or this thread would not run.
+    tidied: bool,
 }
 
 impl Webhook {
@@ -135,9 +141,11 @@ impl Webhook {
             current: None,
             rotation: Rotation::default(),
             plurals: Plurals::new(self.parts.client.clone()),
-            complaint: String::new(),
+            said: BTreeSet::new(),
+            service_found: false,
             pause: Duration::ZERO,
             warned: None,
+            tidied: false,
         };
         loop {
             let pause = match self.round(&mut serving) {
@@ -180,8 +188,9 @@ impl Webhook {
             .source
             .load(&self.parts.client)
             .and_then(|offer| self.take(serving, offer));
+        let taken_well = taken.is_ok();
         match taken {
-            Ok(()) => serving.complaint.clear(),
+            Ok(()) => {}
             // What is served stays good while its source is away or broken.
             Err(reason) if serving.is_valid() => {
                 serving.complain(&reason, "still serving the previous certificate");
@@ -191,9 +200,14 @@ impl Webhook {
         self.listen(serving)?;
         self.watch_expiry(serving)
             .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
+        self.look_for_service(serving);
         serving.plurals.learn(&self.parts.registry);
-        self.register(&serving.rotation, &serving.plurals)?;
+        self.register(serving)?;
         self.count_connections(serving);
+        if taken_well && !serving.said.is_empty() {
+            info!("certificate and registration are well again");
+            serving.said.clear();
+        }
         if serving.rotation.registered() {
             return Ok(SETTLE);
         }
@@ -242,6 +256,29 @@ impl Webhook {
         info!(address:% = server.address(); "Webhook server listens");
         serving.server = Some(server);
         Ok(())
+    }
+
+    /// A Service that does not exist makes every call fail, and nothing else would say so. Without the right to look, it is
+    /// taken to be there.
+    fn look_for_service(&self, serving: &mut Serving) {
+        let Address::Service {
+            namespace, name, ..
+        } = &self.plan.announcement.address
+        else {
+            return;
+        };
+        if serving.service_found {
+            return;
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/services/{name}");
+        let looked = self.parts.client.get(&path);
+        serving.service_found = !matches!(&looked, Err(error) if error.is_not_found());
+        if !serving.service_found {
+            serving.complain(
+                &format!("there is no Service {namespace}/{name}"),
+                "the API server cannot reach the webhooks; create it, or give --validating-webhook-url",
+            );
+        }
     }
 
     /// What happened on the port since the start, as it stands at this round.
@@ -304,25 +341,45 @@ impl Webhook {
         Ok(())
     }
 
-    fn register(&self, rotation: &Rotation, plurals: &Plurals) -> Result<(), Failure> {
-        let bundle = rotation.bundle();
+    fn register(&self, serving: &mut Serving) -> Result<(), Failure> {
+        let bundle = serving.rotation.bundle();
         for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
             let webhooks = register::webhooks(
                 &self.parts.registry,
                 kind,
                 &self.plan.announcement,
-                plurals,
+                &serving.plurals,
                 &bundle,
             );
-            if webhooks
-                .as_array()
-                .is_some_and(|webhooks| !webhooks.is_empty())
-            {
+            if webhooks.as_array().is_none_or(Vec::is_empty) {
+                self.retire(kind, &mut serving.tidied);
+            } else {
                 self.ensure(kind, &webhooks)?;
             }
         }
         self.parts.readiness.has(REGISTRATION);
         Ok(())
+    }
+
+    /// Hooks of this kind may have been there at an earlier start. It is looked at once: nobody else registers our address. Rights
+    /// for a kind without hooks are not demanded, so failing is no failure.
+    fn retire(&self, kind: AdmissionKind, tidied: &mut bool) {
+        if *tidied {
+            return;
+        }
+        let name = &self.plan.announcement.configuration_name;
+        match register::retire(&self.parts.client, kind, &self.plan.announcement) {
+            Ok(true) => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(); "webhook configuration emptied: no hook of its kind is left");
+            }
+            Ok(false) => {}
+            Err(error) if error.is_forbidden() => {}
+            Err(error) => {
+                debug!(configurationName = name.as_str(), kind = kind.as_str(); "cannot look for webhooks of earlier hooks: {error}");
+                return;
+            }
+        }
+        *tidied = true;
     }
 
     fn ensure(&self, kind: AdmissionKind, webhooks: &Value) -> Result<(), Failure> {
@@ -336,7 +393,7 @@ impl Webhook {
             at_least: error.retry_after(),
         })?;
         let count = webhooks.as_array().map_or(0, Vec::len);
-        let name = &self.plan.announcement.configuration_name;
+        let name = format!("{}-hooks", self.plan.announcement.configuration_name);
         match done {
             Ensured::AsItWas => {}
             Ensured::Created => {
@@ -351,11 +408,10 @@ impl Webhook {
 }
 
 impl Serving {
-    /// Logs a complaint, but not the same one again: at every attempt it would only bury what else is in the log.
+    /// Logs a complaint, but not the same one again.
     fn complain(&mut self, reason: &str, consequence: &str) {
-        if self.complaint != reason {
+        if self.said.insert(reason.to_owned()) {
             warn!("{reason}; {consequence}");
-            reason.clone_into(&mut self.complaint);
         }
     }
 

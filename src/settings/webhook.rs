@@ -101,7 +101,7 @@ macro_rules! webhook_flags {
                 variables: &[concat!($variable, "_CLIENT_NAME")],
                 takes: Takes::Many("NAME"),
                 default: "",
-                help: "name that a caller's certificate must bear (CN, DNS or IP name); any when not given",
+                help: "name that a caller's certificate must bear (CN or DNS name); any when not given",
                 set: |s, v| value::client_name(v).map(|name| s.$field.client_names.push(name)),
             },
             Flag {

@@ -86,7 +86,7 @@ fn malformed(victim: &Victim) -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     let one = format!("Content-Length: {length}\r\n");
     let bare_lf = victim.head(&one).replace("\r\n", "\n") + &body;
     let refused: &[u16] = &[400, 0];
-    vec![
+    let mut cases: Vec<(&'static str, Vec<u8>, &'static [u16])> = vec![
         (
             "two lengths",
             with(&format!("{one}Content-Length: 5\r\n"), &body),
@@ -134,6 +134,15 @@ fn malformed(victim: &Victim) -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
             with(&format!("{one}X: a\0b\r\n"), &body),
             refused,
         ),
+    ];
+    cases.extend(oversized(victim));
+    cases
+}
+
+/// The same for what is well-formed and too much.
+fn oversized(victim: &Victim) -> [(&'static str, Vec<u8>, &'static [u16]); 3] {
+    let with = |lines: &str, body: &str| [victim.head(lines).as_bytes(), body.as_bytes()].concat();
+    [
         (
             "a large head",
             with(&format!("X: {}\r\n", "a".repeat(20 * 1024)), ""),

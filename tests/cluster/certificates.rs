@@ -152,6 +152,30 @@ fn a_self_managed_certificate_is_renewed_under_load_without_a_failed_request() {
     assert!(expiry.is_some(), "{metrics}");
 }
 
+/// Replicas take turns in nothing: they share the Secret, so that the one registered authority vouches for all of them.
+#[test]
+fn replicas_share_one_certificate_and_one_registration() {
+    let stage = allowing("replicas");
+    let _operator = stage.start();
+    let written = stage.configuration(Kind::Validating)["metadata"]["resourceVersion"].clone();
+    // The second listens elsewhere and is registered under the same address, as behind a Service.
+    let other = allowing("replica");
+    let listens_at = other.address();
+    let url = format!("https://{}", stage.address());
+    let hooks = stage.env.hooks_dir();
+    let second = other
+        .env("SHELL_OPERATOR_HOOKS_DIR", &hooks.to_string_lossy())
+        .env("SHELL_OPERATOR_NAMESPACE", &stage.label)
+        .env("VALIDATING_WEBHOOK_CONFIGURATION_NAME", &stage.label)
+        .env("VALIDATING_WEBHOOK_URL", &url);
+    let replica = second.env.start();
+    replica.wait_ready();
+    let name = stage.address().ip().to_string();
+    assert!(Connection::tls(listens_at, &name, &stage.ca_bundle(), None).is_ok());
+    let now = stage.configuration(Kind::Validating)["metadata"]["resourceVersion"].clone();
+    assert_eq!(now, written, "the second found everything as it should be");
+}
+
 /// What a Secret of type `kubernetes.io/tls` holds.
 fn secret(pair: &Identity, authority: &str) -> Value {
     json!({

@@ -1,8 +1,8 @@
 //! Many reviews at once: each gets its own answer, and a stop answers those that are running.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::stage::{Kind, answers, config_map, review};
 use crate::support::{Connection, SOON, Stage, wait_for};
@@ -101,4 +101,55 @@ fn after_a_stop_was_asked_for_it_is_not_ready_and_still_serves() {
     }
     assert_eq!(stage.create("a", &json!({})).status, 201);
     assert_eq!(operator.wait_exit(SOON).code(), Some(0));
+}
+
+/// More reviews than can be decided in time: each caller is told, and none waits for longer than its webhook does.
+#[test]
+fn what_cannot_be_decided_in_time_is_denied_with_a_clear_answer() {
+    let body = format!("sleep 1\n{}", answers(&json!({ "allowed": true })));
+    let more = json!({ "timeoutSeconds": 3 });
+    let stage = Stage::new("overload")
+        .hook("slow", Kind::Validating, &more, &body)
+        .flag("--validating-webhook-max-hooks=1");
+    let operator = stage.env.start();
+    operator.wait_ready();
+    let path = stage.path("slow");
+    let mut callers: Vec<Connection> = (0..30).map(|_| stage.connect()).collect();
+    let asked = Instant::now();
+    let responses: Vec<Value> = std::thread::scope(|scope| {
+        let threads: Vec<_> = callers
+            .iter_mut()
+            .enumerate()
+            .map(|(number, connection)| {
+                let path = &path;
+                scope.spawn(move || {
+                    let question = review(&number.to_string(), &config_map("a", &json!({})));
+                    let answer = connection.post_json(path, &question).unwrap();
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    answer.json()["response"].clone()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let elapsed = asked.elapsed();
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+    let (decided, refused): (Vec<_>, Vec<_>) = responses
+        .into_iter()
+        .partition(|response| response["allowed"] == true);
+    assert!(!decided.is_empty());
+    assert!(refused.len() > 20, "{refused:?}");
+    for response in refused {
+        let text = response["status"]["message"].as_str().unwrap();
+        assert!(text.contains("slow.sh"), "{text}");
+        let says_why = ["too many requests", "no answer within", "time limit"];
+        assert!(says_why.iter().any(|why| text.contains(why)), "{text}");
+    }
+    wait_for("it to be idle", SOON, || operator.offspring().is_empty());
+    let question = review("later", &config_map("a", &json!({})));
+    let answer = stage.connect().post_json(&path, &question).unwrap();
+    assert_eq!(answer.json()["response"]["allowed"], true);
 }

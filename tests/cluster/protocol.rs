@@ -94,29 +94,30 @@ fn what_is_no_review_is_refused_without_a_process() {
     let other_kind = good.replace("AdmissionReview", "ConversionReview");
     let other_version = good.replace("k8s.io/v1", "k8s.io/v2");
     let nested = format!("{{\"request\":{}", "[".repeat(200_000));
-    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, &'a [u16]);
-    let cases: [Case<'_>; 10] = [
-        ("GET", &[], "", &[405]),
-        ("PUT", &[json], &good, &[405]),
-        ("DELETE", &[], "", &[405]),
-        ("POST", &[], &good, &[415]),
-        ("POST", &[("Content-Type", "text/plain")], &good, &[415]),
-        ("POST", &[json], "", &[400]),
-        ("POST", &[json], "{\"kind\": ", &[400]),
-        ("POST", &[json], &other_kind, &[400]),
-        ("POST", &[json], &other_version, &[400]),
-        ("POST", &[json], &nested, &[400]),
+    let cases: [(&str, Option<&str>, &str, u16); 10] = [
+        ("GET", None, "", 405),
+        ("PUT", Some("application/json"), &good, 405),
+        ("DELETE", None, "", 405),
+        ("POST", None, &good, 415),
+        ("POST", Some("text/plain"), &good, 415),
+        ("POST", Some("application/json"), "", 400),
+        ("POST", Some("application/json"), "{\"kind\": ", 400),
+        ("POST", Some("application/json"), &other_kind, 400),
+        ("POST", Some("application/json"), &other_version, 400),
+        ("POST", Some("application/json"), &nested, 400),
     ];
-    for (method, headers, body, expected) in cases {
+    for (method, media_type, body, expected) in cases {
+        let headers: Vec<_> = media_type
+            .map(|value| ("Content-Type", value))
+            .into_iter()
+            .collect();
         let answer = stage
             .connect()
-            .request(method, &path, headers, body.as_bytes())
+            .request(method, &path, &headers, body.as_bytes())
             .unwrap();
-        assert!(
-            expected.contains(&answer.status),
-            "{method} {headers:?} {:.60}: {}",
-            body,
-            answer.status
+        assert_eq!(
+            answer.status, expected,
+            "{method} {media_type:?} {body:.60}"
         );
         assert_eq!(answer.header("retry-after"), None);
     }

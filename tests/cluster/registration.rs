@@ -226,3 +226,74 @@ fn an_edited_or_deleted_registration_is_back_within_ten_seconds() {
     assert_eq!(operator.readyz().unwrap().status, 200);
     stage.wait_effective();
 }
+
+/// Hooks that are gone must not be called for: the answer would be a denial, of everything they matched.
+#[test]
+fn a_kind_whose_last_hook_is_gone_is_emptied_and_one_of_somebody_else_is_not() {
+    let stage = Stage::new("emptied").hook("allow", Kind::Validating, &json!({}), &allow());
+    let mut operator = stage.start();
+    operator.term();
+    operator.wait_exit(SOON);
+    // The marker was the only mutating one.
+    std::fs::remove_file(stage.env.hooks_dir().join("marker.sh")).unwrap();
+    let mutating = || webhooks(&stage.configuration(Kind::Mutating)).len();
+    assert_eq!(mutating(), 1);
+    let mut operator = stage.env.start();
+    operator.wait_ready();
+    operator.wait_log("that it was emptied", |line| line.contains("emptied"));
+    assert_eq!(mutating(), 0);
+    assert_eq!(webhooks(&stage.configuration(Kind::Validating)).len(), 1);
+    operator.term();
+    operator.wait_exit(SOON);
+
+    let path = stage.configuration_path(Kind::Mutating);
+    let mut foreign = stage.registered("allow");
+    foreign["clientConfig"]["url"] = json!("https://elsewhere.example.com/hooks/a");
+    let answer = stage.api.merge(&path, &json!({ "webhooks": [foreign] }));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let operator = stage.env.start();
+    operator.wait_ready();
+    assert_eq!(mutating(), 1);
+}
+
+/// The rights that the original asks for, and those for the Secret of our own certificate, are enough.
+#[test]
+fn few_rights_are_enough() {
+    let stage = Stage::new("rights").hook("allow", Kind::Validating, &json!({}), &allow());
+    let token = stage.namespace.service_account(
+        "operator",
+        &json!([
+            {
+                "apiGroups": ["admissionregistration.k8s.io"],
+                "resources": [
+                    "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+                ],
+                "verbs": ["list", "create", "update"],
+            },
+            { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "update"] },
+        ]),
+    );
+    let kubeconfig = stage.namespace.plane.cluster().token(&token);
+    let file = stage.env.write("few-rights", kubeconfig.text());
+    let stage = stage.flag(&format!("--kube-config={}", file.display()));
+    let operator = stage.start();
+    let loud = |line: &crate::support::Line| {
+        matches!(line.label("level"), Some("warn" | "error" | "fatal"))
+    };
+    assert_eq!(
+        operator
+            .log_lines()
+            .iter()
+            .find(|line| loud(line))
+            .map(|line| &line.text),
+        None
+    );
+    let path = stage.configuration_path(Kind::Validating);
+    assert_eq!(
+        stage.api.merge(&path, &json!({ "webhooks": null })).status,
+        200
+    );
+    wait_for("the registration to be back", BACK, || {
+        webhooks(&stage.configuration(Kind::Validating)).len() == 2
+    });
+}

@@ -86,13 +86,13 @@ fn the_first_hook_of_the_readme_refuses_the_moving_tag() {
             json!([{ "binding": binding, "type": "Validating", "review": { "request": request } }]);
         run(command(&script), &context.to_string()).json()
     };
-    assert_eq!(ask("web:1.4"), json!({ "allowed": true }));
-    let denied = ask("web:latest");
-    assert_eq!(denied["allowed"], false);
-    assert_eq!(
-        denied["message"],
-        "container web uses the tag latest; name a version"
-    );
+    for image in ["web:1.4", "r.example.com:5000/web:1.4", "web@sha256:ab"] {
+        assert_eq!(ask(image), json!({ "allowed": true }), "{image}");
+    }
+    for image in ["web", "web:latest", "r.example.com:5000/web"] {
+        let denied = json!({ "allowed": false, "message": "no fixed version for web" });
+        assert_eq!(ask(image), denied, "{image}");
+    }
 }
 
 #[test]
