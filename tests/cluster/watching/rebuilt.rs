@@ -13,10 +13,10 @@ use crate::support::stage::config_map;
 use crate::support::{Api, ControlPlane, SOON, wait_for};
 
 /// Names that objects may have.
-const OBJECTS: u64 = 500;
+const OBJECTS: u64 = 5000;
 /// Clients that change them at the same time.
 const CLIENTS: usize = 4;
-const DURATION: Duration = Duration::from_secs(10);
+const DURATION: Duration = Duration::from_secs(30);
 
 /// Times that the API server is killed meanwhile, and how long it is away: long enough that watches notice, and short, because
 /// the changes are what the test is about.
