@@ -261,6 +261,7 @@ impl Drop for Running {
         }
         self.keeper.registry.abandon(self.run, self.pid);
         let abandoned = Abandoned {
+            run: self.run,
             pid: self.pid,
             kill_at: Instant::now() + self.keeper.kill_grace,
             _pipes: (self.stdout.take(), self.stderr.take()),

@@ -20,9 +20,10 @@ use super::files::{BINDING_CONTEXT, RunDirectory};
 use super::process::Keeper;
 use super::registry::{Offspring, Registry, offspring};
 
-/// At most this often `/proc` is read, and at most a fiftieth of the time is spent on it where it is large.
+/// At most this often `/proc` is read, and at most a twentieth of the time is spent on it where it is large. Less would not do: what
+/// hides below each other shows at one scan after the other, and all of it must be gone soon after its run.
 const SCAN_INTERVAL: Duration = Duration::from_millis(250);
-const SCAN_SHARE: u32 = 50;
+const SCAN_SHARE: u32 = 20;
 
 /// While the operator stops, somebody waits for the end of everything.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,6 +52,7 @@ pub(super) enum Wake {
 }
 
 pub(super) struct Abandoned {
+    pub(super) run: u64,
     pub(super) pid: Pid,
     pub(super) kill_at: Instant,
     /// Kept open and unread: a hook that says something while it cleans up must not be killed by a closed pipe.
@@ -93,7 +95,7 @@ pub(super) struct Reaper {
     abandoned: Vec<Abandoned>,
     /// Groups whose leader is reaped and that had members then.
     groups: Vec<i32>,
-    /// Runs of which leftovers have got TERM, with the time of the first.
+    /// Runs that were given up and those of which leftovers have got TERM, with the time of the first.
     warned: BTreeMap<Origin, Instant>,
     scan_at: Option<Instant>,
     next_scan_not_before: Instant,
@@ -179,6 +181,7 @@ impl Reaper {
         let now = Instant::now();
         match wake {
             Wake::Abandoned(abandoned) => {
+                self.warned.insert(Origin::Run(abandoned.run), now);
                 self.abandoned.push(abandoned);
                 self.scan_soon();
             }
@@ -305,8 +308,13 @@ impl Reaper {
         for (pid, origin) in &leftovers {
             self.end_leftover(*pid, *origin, now);
         }
-        self.warned
-            .retain(|warned, _| leftovers.iter().any(|(_, origin)| origin == warned));
+        let abandoned = &self.abandoned;
+        self.warned.retain(|warned, _| {
+            leftovers.iter().any(|(_, origin)| origin == warned)
+                || abandoned
+                    .iter()
+                    .any(|entry| Origin::Run(entry.run) == *warned)
+        });
         // A group without members is gone, and its number belongs to nobody or to somebody else.
         self.groups.retain(|leader| {
             Pid::from_raw(*leader)

@@ -223,6 +223,9 @@ impl Operator {
                 warn!(hook = hook.name.as_str(); "kubernetesCustomResourceConversion is not served by this version");
             }
         }
+        if !registry.routes.is_empty() {
+            webhook::expect(&self.readiness);
+        }
         let broken: Vec<String> = registry
             .broken
             .iter()

@@ -50,8 +50,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A certificate that nobody renews is warned about from here on.
 const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Names of the parts that readiness lists.
-pub(crate) const CERTIFICATE: &str = "certificate";
-pub(crate) const REGISTRATION: &str = "registration";
+const CERTIFICATE: &str = "certificate";
+const REGISTRATION: &str = "registration";
 
 /// What the rest of the program lends to the thread.
 pub(crate) struct Parts {
@@ -103,6 +103,13 @@ struct Serving {
     tidied: bool,
 }
 
+/// Says what will be missing until the thread has done its work. To be called before the last other part is there, or the operator
+/// would be ready for a moment without serving anything.
+pub(crate) fn expect(readiness: &Readiness) {
+    readiness.lacks(CERTIFICATE, "not there yet");
+    readiness.lacks(REGISTRATION, "not done yet");
+}
+
 impl Webhook {
     /// Checks what can be checked before the API server is needed, so that a wrong file ends the start and not a night.
     pub(crate) fn new(parts: Parts, plan: Plan) -> Result<Webhook, String> {
@@ -125,8 +132,6 @@ impl Webhook {
             runner,
             Arc::clone(&parts.readiness),
         );
-        parts.readiness.lacks(CERTIFICATE, "not there yet");
-        parts.readiness.lacks(REGISTRATION, "not done yet");
         Ok(Webhook {
             parts,
             plan,

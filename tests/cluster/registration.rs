@@ -256,6 +256,23 @@ fn a_kind_whose_last_hook_is_gone_is_emptied_and_one_of_somebody_else_is_not() {
     assert_eq!(mutating(), 1);
 }
 
+/// A Service leads to whoever is ready, so nobody may be ready before there is something to lead to.
+#[test]
+fn it_is_ready_when_it_is_registered_and_not_a_moment_before() {
+    let stage = Stage::new("ready").hook("allow", Kind::Validating, &json!({}), &allow());
+    let operator = stage.env.start();
+    operator.wait_ready();
+    let lines = operator.log_lines();
+    let said = |text: &str| {
+        let has =
+            |(at, line): (usize, &crate::support::Line)| (line.message() == text).then_some(at);
+        lines.iter().enumerate().filter_map(has).collect::<Vec<_>>()
+    };
+    let (ready, registered) = (said("ready"), said("webhook configuration created"));
+    assert_eq!((ready.len(), registered.len()), (1, 2), "{lines:#?}");
+    assert!(registered.iter().all(|at| *at < ready[0]), "{lines:#?}");
+}
+
 /// The rights that the original asks for, and those for the Secret of our own certificate, are enough.
 #[test]
 fn few_rights_are_enough() {
