@@ -15,8 +15,8 @@ const HEARD: Duration = Duration::from_secs(5);
 /// How long the API server is away, three times in a row.
 const AWAY: [Duration; 3] = [
     Duration::from_secs(20),
-    Duration::from_secs(5),
-    Duration::from_secs(5),
+    Duration::from_secs(20),
+    Duration::from_secs(20),
 ];
 
 /// Objects that are made just before the API server is killed.
