@@ -97,6 +97,11 @@ impl Flow {
         }
     }
 
+    /// To be called by the clock.
+    pub(crate) fn count_long_queues(&mut self) {
+        self.queues.count_long();
+    }
+
     /// No hook is begun any more; those that run go on.
     pub(crate) fn stop(&self) {
         self.queues.stop();

@@ -14,6 +14,7 @@ pub(crate) mod context;
 pub(crate) mod crontab;
 mod discover;
 pub(crate) mod json_patch;
+pub(crate) mod metric;
 mod name;
 pub(crate) mod response;
 mod route;

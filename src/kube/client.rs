@@ -80,6 +80,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) method: &'static str,
     /// Without the query.
     pub(crate) path: &'a str,
+    /// With its port, as in the configuration.
+    pub(crate) host: &'a str,
     /// None when there was no answer.
     pub(crate) code: Option<u16>,
     /// Until the head of the answer.
@@ -312,6 +314,7 @@ impl Client {
             observer(&Observation {
                 method: request.method.name(),
                 path: path_only(request.path),
+                host: self.host(),
                 code: match &result {
                     Ok(stream) => Some(stream.code),
                     Err(error) => error.code(),
@@ -321,6 +324,12 @@ impl Client {
             });
         }
         result
+    }
+
+    fn host(&self) -> &str {
+        let server = self.shared.server.as_str();
+        let host = server.split_once("://").map_or(server, |(_, rest)| rest);
+        host.split('/').next().unwrap_or(host)
     }
 
     fn exchange(

@@ -4,6 +4,7 @@
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
 pub(crate) mod parts;
+mod pulse;
 mod serving;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::{info, warn};
 
 use self::parts::KILL_GRACE;
+use self::pulse::Pulse;
 use crate::executor::{Capture, Executor};
 use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
@@ -117,7 +119,7 @@ impl Operator {
                 "onStartup and Synchronization runs are not done yet",
             ),
         ]));
-        let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
+        let metrics = parts::metrics(&settings);
         let client = parts::observed(&client, &metrics);
         let probe = Server::start(
             Listen {
@@ -156,9 +158,10 @@ impl Operator {
     }
 
     fn run(mut self) -> End {
+        let mut pulse = Pulse::start(&self.metrics);
         let end = loop {
             // The sender is ours, so the channel cannot be disconnected.
-            let Ok(event) = self.inbox.recv() else {
+            let Some(event) = pulse.next_event(&self.inbox, self.flow.as_mut()) else {
                 break End::Asked;
             };
             match self.react(event) {

@@ -11,7 +11,8 @@ use crossbeam_channel::Sender;
 use crate::executor::{Capture, Executor, ExecutorOptions, Inherit};
 use crate::kube::{self, Client, ClusterConfig, ExecRunner, Limits, Observation, Wanted};
 use crate::message::Event;
-use crate::metrics::Metrics;
+use crate::metrics::{EVENT_SECONDS, Metrics};
+use crate::queue;
 use crate::settings::{self, Settings};
 
 /// LIMIT: a kubeconfig's exec plugin may have to talk to an identity provider.
@@ -19,6 +20,9 @@ const EXEC_PLUGIN_TIME: Duration = Duration::from_secs(60);
 const EXEC_PLUGIN_OUTPUT: usize = 1024 * 1024;
 /// Between TERM and KILL for the process group of a hook whose time is over.
 pub(super) const KILL_GRACE: Duration = Duration::from_secs(2);
+
+/// Which of its clients a call is counted for; the original has a second one for object patches.
+const COMPONENT: (&str, &str) = ("component", "main");
 
 /// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other
 /// files, such as a README, is taken as meant.
@@ -91,28 +95,46 @@ pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client
     Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
 }
 
+/// The registry of metrics.
+pub(super) fn metrics(settings: &Settings) -> Arc<Metrics> {
+    let metrics =
+        Metrics::new(&settings.metrics_prefix).keeping_ungrouped(settings.keep_ungrouped_metrics);
+    Arc::new(if settings.queue_actions_metrics {
+        metrics
+    } else {
+        metrics.without(queue::ACTION_METRIC)
+    })
+}
+
 /// Counts every call to the API server under the names of the original.
 pub(super) fn observed(client: &Client, metrics: &Arc<Metrics>) -> Client {
     let metrics = Arc::clone(metrics);
     client.with_observer(Arc::new(move |call: &Observation<'_>| {
         let url = template(call.path);
-        let labels = [("verb", call.method), ("url", url.as_str())];
+        let labels = [COMPONENT, ("verb", call.method), ("url", url.as_str())];
         let prefix = "kubernetes_client_";
-        let (latency, waited) = (call.latency.as_secs_f64(), call.waited.as_secs_f64());
-        metrics.observe(
+        metrics.observe_within(
+            EVENT_SECONDS,
             &format!("{prefix}request_latency_seconds"),
             &labels,
-            latency,
+            call.latency.as_secs_f64(),
         );
-        metrics.observe(
+        let [_, without_component @ ..] = labels;
+        metrics.observe_within(
+            EVENT_SECONDS,
             &format!("{prefix}rate_limiter_latency_seconds"),
-            &labels,
-            waited,
+            &without_component,
+            call.waited.as_secs_f64(),
         );
         let code = call
             .code
             .map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-        let labels = [("code", code.as_str()), ("method", call.method)];
+        let labels = [
+            COMPONENT,
+            ("code", code.as_str()),
+            ("method", call.method),
+            ("host", call.host),
+        ];
         metrics.add(&format!("{prefix}request_result_total"), &labels, 1.0);
     }))
 }

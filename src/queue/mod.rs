@@ -15,10 +15,10 @@ mod run;
 mod tests;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use log::{debug, error, info};
@@ -29,9 +29,14 @@ use self::worker::Worker;
 use crate::executor::Executor;
 use crate::hook::{Hook, Registry};
 use crate::message::{BindingId, Event, Snapshot, Task, Work};
-use crate::metrics::Metrics;
+use crate::metrics::{ACTION_SECONDS, Metrics};
 use crate::pace::Pace;
 use crate::threads;
+
+/// How long queues take to change their lists of tasks. Only this metric can be turned off.
+pub(crate) const ACTION_METRIC: &str = "tasks_queue_action_duration_seconds";
+/// From so many waiting tasks on, a hook is shown by itself. As in the original.
+const LONG: usize = 20;
 
 /// What queues ask of the monitors.
 pub(crate) trait Monitors: Send + Sync {
@@ -61,6 +66,8 @@ pub(crate) struct Queues {
     metrics: Arc<Metrics>,
     lanes: BTreeMap<String, Arc<Pending>>,
     paces: Arc<[Pace]>,
+    /// Queues and hooks that are shown because so many tasks wait, or waited when it was looked last.
+    long: BTreeSet<(String, usize)>,
 }
 
 impl Queues {
@@ -82,10 +89,12 @@ impl Queues {
                 .collect(),
             registry,
             metrics,
+            long: BTreeSet::new(),
         };
         let runner = Arc::new(Runner {
             executor,
             monitors: Arc::clone(&monitors),
+            metrics: Arc::clone(&queues.metrics),
             proxy_hook_json,
         });
         for (name, pending) in &queues.lanes {
@@ -116,12 +125,45 @@ impl Queues {
             let labels = Labels::of(hook, run, queue);
             info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = queue, task = "HookRun"; "queue task");
         }
-        let merged = pending.push(task, &self.registry);
+        let merged = timed(&self.metrics, queue, "AddLast", || {
+            pending.push(task, &self.registry)
+        });
         if merged > 0 {
             let name = hook.map_or("", |hook| hook.name.as_str());
+            self.metrics.add(
+                "d8_telemetry_{PREFIX}tasks_queue_compaction_operations_total",
+                &[("queue_name", queue), ("hook", name)],
+                1.0,
+            );
             debug!(hook = name, queue = queue, count = merged; "tasks of a long queue are joined");
         }
         report_length(&self.metrics, queue, pending);
+    }
+
+    /// Shows the hooks whose tasks pile up, and those whose tasks have become fewer again.
+    pub(crate) fn count_long(&mut self) {
+        let mut counts: BTreeMap<(String, usize), usize> = BTreeMap::new();
+        for shown in std::mem::take(&mut self.long) {
+            counts.insert(shown, 0);
+        }
+        for (queue, pending) in &self.lanes {
+            for (hook, count) in pending.runs_by_hook() {
+                if count > LONG {
+                    self.long.insert((queue.clone(), hook));
+                    counts.insert((queue.clone(), hook), count);
+                }
+            }
+        }
+        for ((queue, hook), count) in counts {
+            let Some(hook) = self.registry.hooks.get(hook) else {
+                continue;
+            };
+            self.metrics.set(
+                "d8_telemetry_{PREFIX}tasks_queue_compaction_tasks_by_hook",
+                &[("queue_name", &queue), ("hook", &hook.name)],
+                u32::try_from(count).unwrap_or(u32::MAX).into(),
+            );
+        }
     }
 
     /// No task is begun any more; hooks that run go on.
@@ -150,6 +192,19 @@ fn pace(hook: &Hook) -> Pace {
     let (interval, burst) =
         limit.map_or((Duration::ZERO, 1), |limit| (limit.interval, limit.burst));
     Pace::every(interval, burst)
+}
+
+/// Does something with the tasks of a queue, and notes how long it took. The names of actions are the original's.
+fn timed<T>(metrics: &Metrics, queue: &str, action: &str, act: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = act();
+    metrics.observe_within(
+        ACTION_SECONDS,
+        ACTION_METRIC,
+        &[("queue_name", queue), ("queue_action", action)],
+        began.elapsed().as_secs_f64(),
+    );
+    result
 }
 
 /// Both ends of a queue report its length, so the last to write may hold an old number: each looks again after writing.

@@ -4,13 +4,13 @@
 //! lands here and not in a channel is what bounds a queue behind a hook that hangs: it is compacted while nobody takes from it.
 //! The task being worked on is not in here, so nothing can be joined to it behind its back.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::combine;
 use crate::hook::{Hook, Registry};
-use crate::message::{HookRun, Origin, Task};
+use crate::message::{HookRun, Origin, Task, Work};
 
 /// So many tasks of one hook, in a queue longer than that, are joined. As in the original.
 const LONG: usize = 100;
@@ -113,6 +113,17 @@ impl Pending {
     pub(super) fn len(&self) -> usize {
         let state = self.locked();
         state.tasks.len() + usize::from(state.is_busy)
+    }
+
+    /// How many runs of each hook are waiting.
+    pub(super) fn runs_by_hook(&self) -> BTreeMap<usize, usize> {
+        let mut counts = BTreeMap::new();
+        for task in &self.locked().tasks {
+            if matches!(task.work, Work::Run(_)) {
+                *counts.entry(task.hook).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// Nothing is taken any more.

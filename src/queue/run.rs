@@ -15,8 +15,10 @@ use crate::executor::{Executor, Failure, Outcome, Run, RunKind, Stream, Usage};
 use crate::hook::Hook;
 use crate::hook::binding::{ON_STARTUP, Version};
 use crate::hook::context::{self, BindingContext, Reason, write_contexts};
+use crate::hook::metric::Batch;
 use crate::logger::HookLog;
 use crate::message::{BindingId, Cause, HookRun, Origin, Snapshot};
+use crate::metrics::Metrics;
 
 /// Who a run is, in logs and metrics: the first of the tasks that were joined.
 #[derive(Clone, Copy)]
@@ -58,6 +60,7 @@ impl<'a> Labels<'a> {
 pub(super) struct Runner {
     pub(super) executor: Executor,
     pub(super) monitors: Arc<dyn Monitors>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) proxy_hook_json: bool,
 }
 
@@ -99,17 +102,22 @@ impl Runs for Runner {
             Failure::Stopped => RunFailure::Stopped,
             _ => RunFailure::Failed(error.to_string()),
         })?;
-        apply(hook, &outcome)?;
+        self.apply(hook, &outcome)?;
         Ok(outcome.usage)
     }
 }
 
-/// What a hook asked for by the files it left. An error fails the run.
-fn apply(hook: &Hook, outcome: &Outcome) -> Result<(), RunFailure> {
-    if !outcome.metrics.is_empty() || !outcome.patches.is_empty() {
-        warn!(hook = hook.name.as_str(); "object patches and metrics of hooks are not applied by this version");
+impl Runner {
+    /// What a hook asked for by the files it left. All of them are read before anything is done. An error fails the run.
+    fn apply(&self, hook: &Hook, outcome: &Outcome) -> Result<(), RunFailure> {
+        let metrics = Batch::parse(&outcome.metrics)
+            .map_err(|error| RunFailure::Failed(error.to_string()))?;
+        if !outcome.patches.is_empty() {
+            warn!(hook = hook.name.as_str(); "object patches of hooks are not applied by this version");
+        }
+        metrics.apply(&hook.name, &self.metrics);
+        Ok(())
     }
-    Ok(())
 }
 
 pub(super) fn binding_name(hook: &Hook, origin: Origin) -> &str {

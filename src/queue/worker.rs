@@ -14,7 +14,7 @@ use log::{debug, error, info};
 
 use super::pending::Pending;
 use super::run::{Labels, binding_name};
-use super::{Monitors, report_length, retry};
+use super::{Monitors, report_length, retry, timed};
 use crate::executor::Usage;
 use crate::hook::binding::{MAIN_QUEUE, Version};
 use crate::hook::{Hook, Registry};
@@ -67,7 +67,9 @@ impl Worker {
     pub(super) fn serve(&self) {
         while let Some(mut task) = self.pending.take(&self.registry) {
             self.work_off(&mut task);
-            self.pending.finish();
+            timed(&self.metrics, &self.queue, "RemoveFirst", || {
+                self.pending.finish();
+            });
             report_length(&self.metrics, &self.queue, &self.pending);
         }
     }
@@ -126,7 +128,9 @@ impl Worker {
         {
             return Attempt::Stopped;
         }
-        let (joined, dropped) = self.pending.combine(index, hook, run);
+        let (joined, dropped) = timed(&self.metrics, &self.queue, "Filter", || {
+            self.pending.combine(index, hook, run)
+        });
         let labels = Labels::of(hook, run, &self.queue);
         if !joined.is_empty() {
             report_length(&self.metrics, &self.queue, &self.pending);
@@ -197,6 +201,10 @@ impl Worker {
         ] {
             self.metrics.observe(name, labels, time.as_secs_f64());
         }
+        if let Some(kib) = usage.most_memory {
+            let bytes = f64::from(kib) * 1024.0;
+            self.metrics.set("hook_run_max_rss_bytes", labels, bytes);
+        }
     }
 
     /// The hook knows of all objects now: from here on it is told of changes.
@@ -254,7 +262,9 @@ impl Worker {
                 tasks.push(Task::run(index, origin, None, now));
             }
         }
-        self.pending.push_first(tasks);
+        timed(&self.metrics, &self.queue, "AddFirst", || {
+            self.pending.push_first(tasks);
+        });
         Attempt::Done
     }
 

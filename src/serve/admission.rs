@@ -25,6 +25,7 @@ use super::{Head, Request, Respond, Response};
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::binding::{AdmissionBinding, AdmissionKind};
 use crate::hook::context::{self, BindingContext, Reason, write_contexts};
+use crate::hook::metric::{Batch, MetricError};
 use crate::hook::response::{AdmissionAnswer, ResponseError};
 use crate::hook::{self, Hook, Registry};
 use crate::logger::HookLog;
@@ -210,7 +211,13 @@ impl Runner {
         };
         let verdict = run.and_then(|outcome| {
             self.count_usage(hook, binding, &outcome.usage);
-            verdict(&outcome, question, target)
+            let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
+            let answer = verdict(&outcome, question, target)?;
+            // AW-34: a dry run leaves no trace.
+            if !question.dry_run {
+                metrics.apply(hook, &self.metrics);
+            }
+            Ok(answer)
         });
         self.count(hook, binding, began.elapsed(), verdict.is_ok());
         match verdict {
@@ -291,6 +298,10 @@ impl Runner {
         ] {
             self.metrics.observe(name, &labels, spent.as_secs_f64());
         }
+        if let Some(kib) = usage.most_memory {
+            let bytes = f64::from(kib) * 1024.0;
+            self.metrics.set("hook_run_max_rss_bytes", &labels, bytes);
+        }
     }
 
     fn count(&self, hook: &str, binding: &str, elapsed: Duration, decided: bool) {
@@ -334,8 +345,8 @@ fn verdict(outcome: &Outcome, question: &Question, target: &Target) -> Result<An
     for advice in &answer.advice {
         warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "{advice}");
     }
-    if !outcome.patches.is_empty() || !outcome.metrics.is_empty() {
-        warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "object patches and metrics of admission hooks are not applied by this version");
+    if !outcome.patches.is_empty() {
+        warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "object patches of admission hooks are not applied by this version");
     }
     let verdict = answer.verdict;
     Ok(Answer {
@@ -357,6 +368,7 @@ enum Undecided {
     RateLimit,
     Run(RunError),
     Response(ResponseError),
+    Metrics(MetricError),
 }
 
 impl std::fmt::Display for Undecided {
@@ -368,6 +380,7 @@ impl std::fmt::Display for Undecided {
             ),
             Undecided::Run(error) => write!(formatter, "{error}"),
             Undecided::Response(error) => write!(formatter, "{error}"),
+            Undecided::Metrics(error) => write!(formatter, "{error}"),
         }
     }
 }
@@ -387,6 +400,7 @@ impl Undecided {
             Undecided::Run(error) => error.reason(),
             // SO-43: word for word.
             Undecided::Response(_) => "invalid response".to_owned(),
+            Undecided::Metrics(_) => "invalid metrics".to_owned(),
         }
     }
 }

@@ -79,11 +79,16 @@ pub(crate) fn health(path: &str, readiness: &Readiness) -> Option<Response> {
 }
 
 /// Routes of the metrics port, as `/discovery` lists them.
-const ROUTES: &str = "GET /\nGET /discovery\nGET /healthz\nGET /metrics\nGET /readyz\n";
+const ROUTES: &str =
+    "GET /\nGET /discovery\nGET /healthz\nGET /metrics\nGET /metrics/hooks\nGET /readyz\n";
+
+/// The Prometheus text format.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page for a person who opens the port in a browser.
 const INDEX: &str = "<!DOCTYPE html><title>Shell operator</title><h1>Shell operator</h1>\
-    <p>See <a href=\"/metrics\">/metrics</a>, <a href=\"/healthz\">/healthz</a>, <a href=\"/readyz\">/readyz</a>, \
+    <p>See <a href=\"/metrics\">/metrics</a>, \
+    <a href=\"/metrics/hooks\">/metrics/hooks</a>, <a href=\"/healthz\">/healthz</a>, <a href=\"/readyz\">/readyz</a>, \
     <a href=\"/discovery\">/discovery</a>.\n";
 
 /// Answers the metrics port.
@@ -115,8 +120,12 @@ impl Respond for Probe {
                 ..Response::text(200, INDEX)
             },
             "/metrics" => Response {
-                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                content_type: METRICS_TYPE,
                 ..Response::text(200, self.metrics.render())
+            },
+            "/metrics/hooks" => Response {
+                content_type: METRICS_TYPE,
+                ..Response::text(200, self.metrics.render_hooks())
             },
             "/discovery" => Response::text(200, ROUTES),
             _ => Response::text(404, "404 page not found; /discovery lists what is served\n"),

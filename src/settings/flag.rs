@@ -322,6 +322,24 @@ const SERVING: &[Flag] = &[
         help: "what the names of the operator's own metrics begin with",
         set: |s, v| put(&mut s.metrics_prefix, value::metrics_prefix(v)),
     },
+    Flag {
+        name: "keep-ungrouped-metrics",
+        other_names: &[],
+        variables: &["SHELL_OPERATOR_KEEP_UNGROUPED_METRICS"],
+        takes: Takes::Switch,
+        default: "false",
+        help: "let metrics of hooks without a group stay and add up, as before v1.9.0 of the original",
+        set: |s, v| put(&mut s.keep_ungrouped_metrics, value::switch(v)),
+    },
+    Flag {
+        name: "queue-actions-metrics",
+        other_names: &[],
+        variables: &["QUEUE_ACTIONS_METRICS"],
+        takes: Takes::Switch,
+        default: "true",
+        help: "time what queues do with their lists of tasks",
+        set: |s, v| put(&mut s.queue_actions_metrics, value::switch(v)),
+    },
     // Both together stay below the 30 s that a Pod has by default between TERM and KILL.
     Flag {
         name: "stop-drain-delay",

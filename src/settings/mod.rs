@@ -54,6 +54,10 @@ pub(crate) struct Settings {
     pub(crate) listen: Listen,
     /// Put before the names of the operator's own metrics.
     pub(crate) metrics_prefix: String,
+    /// Metrics of hooks without a group stay and add up.
+    pub(crate) keep_ungrouped_metrics: bool,
+    /// Time what queues do with their tasks.
+    pub(crate) queue_actions_metrics: bool,
     /// The namespace of the operator's Service, for webhooks.
     pub(crate) namespace: Option<String>,
     /// Variables that hooks inherit; empty for all.

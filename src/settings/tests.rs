@@ -67,6 +67,8 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("listen-address", "[::1]", |s| s.listen.address == "::1"),
     ("listen-port", "1", |s| s.listen.port == 1),
     ("prometheus-metrics-prefix", "p_", |s| s.metrics_prefix == "p_"),
+    ("keep-ungrouped-metrics", "true", |s| s.keep_ungrouped_metrics),
+    ("queue-actions-metrics", "no", |s| !s.queue_actions_metrics),
     ("stop-drain-delay", "0", |s| s.stop.drain_delay == Duration::ZERO),
     ("stop-grace-period", "1s", |s| s.stop.grace_period == Duration::from_secs(1)),
     ("namespace", "ns", |s| s.namespace.as_deref() == Some("ns")),
