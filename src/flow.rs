@@ -25,6 +25,8 @@ pub(crate) struct Flow {
     schedule: Sender<Crontab>,
     /// First tasks that wait for the API server.
     held: Vec<Task>,
+    /// Events so far that queued something.
+    count: u64,
 }
 
 impl Flow {
@@ -48,6 +50,7 @@ impl Flow {
             queues,
             schedule,
             held,
+            count: 0,
         })
     }
 
@@ -81,7 +84,11 @@ impl Flow {
             }
             _ => return,
         };
-        for (queue, task) in queued {
+        self.count = self.count.saturating_add(1);
+        for (queue, mut task) in queued {
+            if let Work::Run(run) = &mut task.work {
+                run.event_id = self.count;
+            }
             self.queues.push(queue, task);
         }
     }

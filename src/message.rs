@@ -137,6 +137,8 @@ impl Task {
             _ => Vec::new(),
         };
         let run = HookRun {
+            task_id: 0,
+            event_id: 0,
             head: origin,
             causes: vec![Cause { origin, change }],
             opens,
@@ -159,6 +161,10 @@ pub(crate) enum Work {
 /// One run of a hook, perhaps joined from several tasks.
 #[derive(Debug)]
 pub(crate) struct HookRun {
+    /// For the log: which task this is, counted from 1 when it is queued. That of the first of the joined tasks.
+    pub(crate) task_id: u64,
+    /// For the log: the event behind the task, counted from 1; several tasks may come from one. 0 for the start of a hook.
+    pub(crate) event_id: u64,
     /// What the first of the joined tasks came from. It decides labels and whether a failure is allowed, also when its own
     /// cause was dropped in favour of a later one of its group.
     pub(crate) head: Origin,

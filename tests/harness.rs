@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::discovery::Kind;
 use crate::support::{
-    Authority, Connection, Discovery, Env, Loopback, Reply, SOON, Scripted, Stream, TempDir,
+    Authority, Connection, Discovery, Env, Loopback, Page, Reply, SOON, Scripted, Stream, TempDir,
     Validity, http, wait_for, watchdog,
 };
 
@@ -329,4 +329,61 @@ fn waiting_in_vain_says_what_for() {
         Duration::from_millis(50),
         || false,
     );
+}
+
+#[test]
+fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
+    let head = "# HELP x x\n# TYPE x counter\n";
+    let good = format!("{head}x{{a=\"q\\\"\\\\\\n\",b=\"\"}} 1\nx{{a=\"\",b=\"c\"}} 2.5e3\n");
+    let page = Page::parse(&good).unwrap();
+    assert_eq!(page.kind("x"), Some("counter"));
+    assert_eq!(page.value("x", &[("a", "q\"\\\n")]), Some(1.0));
+    assert_eq!(page.value("x", &[("b", "c"), ("a", "")]), Some(2500.0));
+    assert_eq!(page.value("x", &[("b", "d")]), None);
+    assert!(Page::parse("").unwrap().names().is_empty());
+    for bad in [
+        "x 1\n",
+        "# HELP x x\nx 1\n",
+        "# TYPE x counter\n# HELP x x\nx 1\n",
+        "# HELP x x\n# TYPE x untyped\nx 1\n",
+        "# HELP x x\n# TYPE y counter\nx 1\n",
+        head,
+    ] {
+        assert!(Page::parse(bad).is_err(), "{bad}");
+    }
+    for bad in [
+        "x 1",
+        "x 1\n\n",
+        "y 1\n",
+        "x  1\n",
+        "x -1\n",
+        "x inf\n",
+        "x one\n",
+        "x{} 1\n",
+        "x{a=1} 1\n",
+        "x{a=\"1\",} 1\n",
+        "x{a=\"1\",a=\"1\"} 1\n",
+        "x{a-b=\"1\"} 1\n",
+        "x{a=\"\\t\"} 1\n",
+        "x 1\nx 1\n",
+        "x 1\nx{a=\"\"} 1\n",
+        "x 1\n# HELP x x\n# TYPE x counter\nx{a=\"b\"} 1\n",
+    ] {
+        assert!(Page::parse(&format!("{head}{bad}")).is_err(), "{bad}");
+    }
+    let head = "# HELP h h\n# TYPE h histogram\n";
+    let good = "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n";
+    let page = Page::parse(&format!("{head}{good}")).unwrap();
+    assert_eq!(page.value("h_bucket", &[("le", "1")]), Some(1.0));
+    for (part, instead) in [
+        ("h_sum 3\n", ""),
+        ("h_count 2", "h_count 3"),
+        ("h_bucket{le=\"+Inf\"} 2\n", ""),
+        ("le=\"1\"} 1", "le=\"1\"} 3"),
+        ("le=\"1\"", "le=\"x\""),
+        ("h_sum", "h"),
+    ] {
+        let bad = good.replace(part, instead);
+        assert!(Page::parse(&format!("{head}{bad}")).is_err(), "{bad}");
+    }
 }

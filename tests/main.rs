@@ -20,6 +20,8 @@ mod cluster;
 mod harness;
 /// The shell framework and every hook in `hooks/`, run the way the operator runs them.
 mod hooks;
+/// The metrics port: what hooks record, every route, and what the log tells of runs.
+mod metrics;
 /// Start, stop, probes and the mistakes people make.
 mod process;
 /// Start order, schedules, joined contexts, retries, stopping while hooks run.

@@ -18,10 +18,11 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use log::{debug, error, info};
+use log::{Level, debug, error};
 
 use self::pending::Pending;
 use self::run::{Labels, Runner};
@@ -66,6 +67,7 @@ pub(crate) struct Queues {
     metrics: Arc<Metrics>,
     lanes: BTreeMap<String, Arc<Pending>>,
     paces: Arc<[Pace]>,
+    ids: Arc<Ids>,
     /// Queues and hooks that are shown because so many tasks wait, or waited when it was looked last.
     long: BTreeSet<(String, usize)>,
 }
@@ -89,6 +91,7 @@ impl Queues {
                 .collect(),
             registry,
             metrics,
+            ids: Arc::default(),
             long: BTreeSet::new(),
         };
         let runner = Arc::new(Runner {
@@ -103,6 +106,7 @@ impl Queues {
                 pending: Arc::clone(pending),
                 registry: Arc::clone(&queues.registry),
                 metrics: Arc::clone(&queues.metrics),
+                ids: Arc::clone(&queues.ids),
                 monitors: Arc::clone(&monitors),
                 paces: Arc::clone(&queues.paces),
                 events: events.clone(),
@@ -115,15 +119,14 @@ impl Queues {
     }
 
     /// Puts a task at the end of a queue.
-    pub(crate) fn push(&self, queue: &str, task: Task) {
+    pub(crate) fn push(&self, queue: &str, mut task: Task) {
         let Some(pending) = self.lanes.get(queue) else {
             error!(queue = queue; "Possible bug!!! Got task for queue but queue is not created yet.");
             return;
         };
         let hook = self.registry.hooks.get(task.hook);
-        if let (Work::Run(run), Some(hook)) = (&task.work, hook) {
-            let labels = Labels::of(hook, run, queue);
-            info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = queue, task = "HookRun"; "queue task");
+        if let Some(hook) = hook {
+            announce(hook, &mut task, queue, &self.ids);
         }
         let merged = timed(&self.metrics, queue, "AddLast", || {
             pending.push(task, &self.registry)
@@ -192,6 +195,18 @@ fn pace(hook: &Hook) -> Pace {
     let (interval, burst) =
         limit.map_or((Duration::ZERO, 1), |limit| (limit.interval, limit.burst));
     Pace::every(interval, burst)
+}
+
+/// The numbers of tasks, over all queues.
+#[derive(Default)]
+struct Ids(AtomicU64);
+
+/// Gives a run its number, and says that it is queued.
+fn announce(hook: &Hook, task: &mut Task, queue: &str, ids: &Ids) {
+    if let Work::Run(run) = &mut task.work {
+        run.task_id = ids.0.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        Labels::of(hook, run, queue).say(Level::Info, "queue task");
+    }
 }
 
 /// Does something with the tasks of a queue, and notes how long it took. The names of actions are the original's.

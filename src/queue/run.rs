@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use log::warn;
+use log::{Level, log, warn};
 
 use super::Monitors;
 use super::combine::group;
@@ -20,6 +20,9 @@ use crate::logger::HookLog;
 use crate::message::{BindingId, Cause, HookRun, Origin, Snapshot};
 use crate::metrics::Metrics;
 
+/// What the original calls a task that runs a hook.
+pub(super) const TASK: &str = "HookRun";
+
 /// Who a run is, in logs and metrics: the first of the tasks that were joined.
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
@@ -27,6 +30,8 @@ pub(super) struct Labels<'a> {
     pub(super) binding: &'a str,
     pub(super) event: &'static str,
     pub(super) queue: &'a str,
+    pub(super) task_id: u64,
+    pub(super) event_id: u64,
     head: Origin,
 }
 
@@ -42,8 +47,19 @@ impl<'a> Labels<'a> {
             binding: binding_name(hook, run.head),
             event,
             queue,
+            task_id: run.task_id,
+            event_id: run.event_id,
             head: run.head,
         }
+    }
+
+    /// Logs a line about the task.
+    pub(super) fn say(&self, level: Level, text: &str) {
+        log!(
+            level,
+            hook = self.hook, binding = self.binding, event = self.event, "event.id":% = self.event_id,
+            queue = self.queue, task = TASK, "task.id":% = self.task_id; "{text}"
+        );
     }
 
     /// As metrics are labelled in the original: start runs have neither binding nor queue.
@@ -78,8 +94,10 @@ impl Runs for Runner {
                 ("hook", labels.hook),
                 ("binding", labels.binding),
                 ("event", labels.event),
+                ("event.id", &labels.event_id.to_string()),
                 ("queue", labels.queue),
-                ("task", "HookRun"),
+                ("task", TASK),
+                ("task.id", &labels.task_id.to_string()),
             ],
         );
         let mut write_input = |file: &mut dyn Write| {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use log::{debug, error, info};
+use log::{Level, debug, error, info};
 
 use super::pending::Pending;
-use super::run::{Labels, binding_name};
-use super::{Monitors, report_length, retry, timed};
+use super::run::{Labels, TASK, binding_name};
+use super::{Ids, Monitors, announce, report_length, retry, timed};
 use crate::executor::Usage;
 use crate::hook::binding::{MAIN_QUEUE, Version};
 use crate::hook::{Hook, Registry};
@@ -56,6 +56,7 @@ pub(super) struct Worker {
     pub(super) pending: Arc<Pending>,
     pub(super) registry: Arc<Registry>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) ids: Arc<Ids>,
     pub(super) monitors: Arc<dyn Monitors>,
     /// One for each hook.
     pub(super) paces: Arc<[Pace]>,
@@ -151,7 +152,7 @@ impl Worker {
             &labels.for_metrics(),
             queued.elapsed().as_secs_f64(),
         );
-        info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = labels.queue, task = "HookRun"; "Execute hook");
+        labels.say(Level::Info, "Execute hook");
         let started = Instant::now();
         let result = self.runs.run(index, hook, run, &labels);
         self.judge(index, hook, run, result, started.elapsed())
@@ -170,7 +171,7 @@ impl Worker {
         let (attempt, success, errors, allowed) = match result {
             Ok(usage) => {
                 self.count_usage(&counted, usage);
-                info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = labels.queue, task = "HookRun"; "Hook executed successfully");
+                labels.say(Level::Info, "Hook executed successfully");
                 (Attempt::Done, 1.0, 0.0, 0.0)
             }
             Err(RunFailure::Stopped) => {
@@ -178,7 +179,11 @@ impl Worker {
                 return Attempt::Stopped;
             }
             Err(RunFailure::Failed(reason)) if allows_failure(hook, run.head) => {
-                info!(hook = labels.hook, binding = labels.binding, event = labels.event, queue = labels.queue, task = "HookRun", error = reason.as_str(); "Hook failed, but allowed to fail");
+                info!(
+                    hook = labels.hook, binding = labels.binding, event = labels.event, "event.id":% = labels.event_id,
+                    queue = labels.queue, task = TASK, "task.id":% = labels.task_id, error = reason.as_str();
+                    "Hook failed, but allowed to fail"
+                );
                 (Attempt::Done, 0.0, 0.0, 1.0)
             }
             Err(RunFailure::Failed(reason)) => (Attempt::Failed(reason), 0.0, 1.0, 0.0),
@@ -257,9 +262,10 @@ impl Worker {
         let mut tasks = Vec::new();
         for (binding, of) in hook.config.kubernetes.iter().enumerate() {
             if of.synchronization_queue() == MAIN_QUEUE {
-                info!(hook = hook.name.as_str(), binding = of.name.as_str(), event = "kubernetes", queue = MAIN_QUEUE, task = "HookRun"; "queue task");
                 let origin = Origin::Synchronization(binding);
-                tasks.push(Task::run(index, origin, None, now));
+                let mut task = Task::run(index, origin, None, now);
+                announce(hook, &mut task, MAIN_QUEUE, &self.ids);
+                tasks.push(task);
             }
         }
         timed(&self.metrics, &self.queue, "AddFirst", || {
@@ -276,7 +282,8 @@ impl Worker {
             (Work::Run(run), Some(hook)) => {
                 let labels = Labels::of(hook, run, queue);
                 error!(
-                    hook = labels.hook, binding = labels.binding, event = labels.event, queue = queue, task = "HookRun",
+                    hook = labels.hook, binding = labels.binding, event = labels.event, "event.id":% = labels.event_id,
+                    queue = queue, task = TASK, "task.id":% = labels.task_id,
                     failedCount = failed, delay = seconds, error = reason; "Hook failed. Will retry after delay."
                 );
             }

@@ -223,7 +223,7 @@ impl Runner {
         match verdict {
             Ok(answer) => {
                 info!(
-                    hook = hook, binding = binding, uid = uid, allowed = answer.allowed, kind:% = question.kind,
+                    hook = hook, binding = binding, event = target.kind.section(), uid = uid, allowed = answer.allowed, kind:% = question.kind,
                     namespace = question.namespace.as_str(), name = question.name.as_str(),
                     operation = question.operation.as_str(), dryRun = question.dry_run, message = answer.message.as_str(),
                     patched = answer.patch.is_some(), warnings = answer.warnings.len();
@@ -234,7 +234,7 @@ impl Runner {
             Err(undecided) => {
                 // The details may hold anything the hook printed: they are for the log, not for whoever was refused.
                 log::error!(
-                    hook = hook, binding = binding, uid = uid, kind:% = question.kind,
+                    hook = hook, binding = binding, event = target.kind.section(), uid = uid, kind:% = question.kind,
                     namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
                     "Hook failed, the request is denied"
                 );
@@ -253,6 +253,7 @@ impl Runner {
         let labels = [
             ("hook", hook),
             ("binding", binding),
+            ("event", target.kind.section()),
             ("uid", question.uid.as_str()),
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);

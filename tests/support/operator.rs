@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use super::env::{Output, PROBE_PORT, Place};
-use super::{Answer, SOON, http, temp, wait_for};
+use super::{Answer, Page, SOON, http, temp, wait_for};
 
 /// How long an operator that a test did not stop itself may take to stop, before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -161,6 +161,28 @@ impl Operator {
     /// The answer to a GET on one of its ports, `None` while nobody listens or answers there.
     pub(crate) fn http_get(&self, port: u16, path: &str) -> Option<Answer> {
         http::get(SocketAddr::new(self.place.loopback.address(), port), path).ok()
+    }
+
+    /// Its own metrics; a page that is not to the letter fails the test.
+    #[track_caller]
+    pub(crate) fn metrics(&self) -> Page {
+        self.page("/metrics")
+    }
+
+    /// The metrics of its hooks.
+    #[track_caller]
+    pub(crate) fn hook_metrics(&self) -> Page {
+        self.page("/metrics/hooks")
+    }
+
+    #[track_caller]
+    fn page(&self, path: &str) -> Page {
+        let answer = self.http_get(PROBE_PORT, path).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let expected = "text/plain; version=0.0.4; charset=utf-8";
+        assert_eq!(answer.header("content-type"), Some(expected));
+        let text = answer.text();
+        Page::parse(&text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}"))
     }
 
     /// The answer of `/healthz`.

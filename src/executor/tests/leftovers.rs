@@ -239,6 +239,18 @@ fn processor_time_is_reported() {
     assert!(outcome.usage.user <= elapsed + Duration::from_millis(20));
 }
 
+#[test]
+fn the_most_memory_of_a_run_is_reported_when_it_is_long_enough() {
+    let place = Place::new();
+    let large = "x=$(head -c 12000000 /dev/zero | tr '\\0' a); sleep 2; echo ${#x}";
+    let (result, printed) = place.run(large);
+    let memory = result.unwrap().usage.most_memory;
+    assert_eq!(printed.lines(), ["12000000"]);
+    assert!(memory.is_some_and(|kib| kib > 11_000), "{memory:?}");
+    let (result, _) = place.run("exec sleep 0.2");
+    assert!(result.unwrap().usage.most_memory.is_some());
+}
+
 /// How many children this process has: running ones, zombies.
 fn children() -> (usize, usize) {
     let all = census::children_of(rustix::process::getpid());

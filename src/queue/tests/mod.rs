@@ -132,6 +132,7 @@ fn bench(
         paces: registry.hooks.iter().map(pace).collect(),
         registry: Arc::new(registry),
         metrics: Arc::new(Metrics::new("")),
+        ids: Arc::default(),
         monitors: Arc::clone(&fake) as Arc<dyn Monitors>,
         events,
         runs: Arc::clone(&fake) as Arc<dyn Runs>,

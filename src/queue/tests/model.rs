@@ -298,6 +298,7 @@ impl Model {
             paces: registry.hooks.iter().map(pace).collect(),
             registry: Arc::clone(&registry),
             metrics: Arc::clone(&metrics),
+            ids: Arc::default(),
             monitors: Arc::clone(&world) as Arc<dyn Monitors>,
             events: events.clone(),
             runs: Arc::clone(&world) as Arc<dyn Runs>,
