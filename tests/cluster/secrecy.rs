@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::stage::{Kind, answers, config_map, review};
+use crate::support::stage::{Kind, answers, config_map, review, script};
 use crate::support::{SOON, Stage, wait_for};
 
 const MARKER: &str = "marker-4711-of-the-secret";
@@ -24,13 +24,28 @@ fn for_secrets(choice: &str) -> Value {
     })
 }
 
-/// T16.
+/// Whether a line shows the marker in any form that it has on its way: plain, as in a Secret, and as in a patch of a Secret.
+fn shows_marker(text: &str) -> bool {
+    let encoded = STANDARD.encode(MARKER);
+    // Inside of longer base64 it may begin at any of three offsets; the middle of each is the same wherever it stands.
+    let inner = |offset: usize| {
+        let shifted = format!("{}{MARKER}", "x".repeat(offset));
+        let text = STANDARD.encode(shifted);
+        text[4..text.len() - 4].to_owned()
+    };
+    text.contains(MARKER)
+        || text.contains(&encoded)
+        || (0..3).any(|offset| text.contains(&inner(offset)))
+}
+
+/// T16: through validation, mutation, watches with and without filters, snapshots, metrics, and hooks that fail in every way.
 #[test]
 fn a_value_of_a_secret_is_never_in_the_log() {
     let encoded = STANDARD.encode(MARKER);
     let add = json!([{ "op": "add", "path": "/data/more", "value": encoded }]);
     let wrong = json!([{ "op": "add", "path": "/nowhere/more", "value": encoded }]);
     let print = format!("printf '%s' '{{\"allowed\": {MARKER}' >\"$ADMISSION_RESPONSE_PATH\"");
+    let metric = format!("printf '%s' '{{\"set\": \"{MARKER}\"}}' >\"$METRICS_PATH\"");
     let cases = [
         (
             "allow",
@@ -40,6 +55,7 @@ fn a_value_of_a_secret_is_never_in_the_log() {
         ("fail", Kind::Validating, "exit 3".to_owned()),
         ("crash", Kind::Validating, "kill -s KILL $$".to_owned()),
         ("garbage", Kind::Validating, print),
+        ("measure", Kind::Validating, metric.clone()),
         (
             "change",
             Kind::Mutating,
@@ -51,9 +67,45 @@ fn a_value_of_a_secret_is_never_in_the_log() {
             answers(&json!({ "allowed": true, "patch": wrong })),
         ),
     ];
-    let mut stage = Stage::new("secrecy").env("LOG_LEVEL", "debug");
+    let mut stage = Stage::new("secrecy")
+        .env("LOG_LEVEL", "debug")
+        .env("DEBUG_KUBERNETES_API", "true");
     for (stem, kind, body) in &cases {
         stage = stage.hook(stem, *kind, &for_secrets(stem), body);
+    }
+    // Hooks that get the whole object, its value alone, and what cannot be computed; each fails, and then tries again.
+    let once = |stem: &str, fail: &str| {
+        format!(
+            "if [ ! -e \"$0.failed\" ]; then touch \"$0.failed\"; {fail}; fi\necho {stem} is done"
+        )
+    };
+    let filter_fails = ".data.value | tonumber";
+    let watching = [
+        ("whole", None, once("whole", "exit 4")),
+        (
+            "value",
+            Some(".data.value"),
+            once("value", "kill -s KILL $$"),
+        ),
+        ("filter", Some(filter_fails), once("filter", "exit 5")),
+        (
+            "recorder",
+            None,
+            once("recorder", &format!("{metric}; exit 0")),
+        ),
+    ];
+    for (stem, filter, body) in &watching {
+        let mut binding = json!({
+            "name": stem, "apiVersion": "v1", "kind": "Secret", "queue": stem,
+            "namespace": { "nameSelector": { "matchNames": [stage.label] } },
+            "includeSnapshotsFrom": [stem],
+        });
+        if let Some(filter) = filter {
+            binding["jqFilter"] = json!(filter);
+        }
+        let config = json!({ "configVersion": "v1", "kubernetes": [binding] });
+        let body = format!("grep -q watchEvent \"$BINDING_CONTEXT_PATH\" || exit 0\n{body}");
+        stage = stage.script(&format!("watch-{stem}.sh"), &script(&config, &body));
     }
     let operator = stage.start();
     let path = format!("/api/v1/namespaces/{}/secrets", stage.label);
@@ -71,6 +123,18 @@ fn a_value_of_a_secret_is_never_in_the_log() {
             line.label("hook") == Some(&hook) && line.label("uid").is_some()
         });
     }
+    for stem in ["whole", "value", "recorder"] {
+        let hook = format!("watch-{stem}.sh");
+        operator.wait_log("the failure of a watching hook", |line| {
+            line.label("hook") == Some(&hook) && line.message().starts_with("Hook failed")
+        });
+        let done = format!("{stem} is done");
+        operator.wait_log("its success", |line| line.message() == done);
+    }
+    operator.wait_log("the filter that fails", |line| {
+        line.message().contains("applyFilter error")
+            && line.label("hook") == Some("watch-filter.sh")
+    });
     let lines = operator.log_lines();
     assert!(
         lines
@@ -78,9 +142,23 @@ fn a_value_of_a_secret_is_never_in_the_log() {
             .any(|line| line.label("level") == Some("debug"))
     );
     for line in lines {
-        assert!(!line.contains(MARKER), "{}", line.text);
-        assert!(!line.contains(&encoded), "{}", line.text);
+        assert!(!shows_marker(&line.text), "{}", line.text);
     }
+    for page in ["/metrics", "/metrics/hooks", "/readyz"] {
+        let text = operator.http_get(9115, page).unwrap().text();
+        assert!(!shows_marker(&text), "{page}: {text}");
+    }
+}
+
+#[test]
+fn the_search_for_the_marker_finds_it_in_every_form() {
+    assert!(shows_marker(&format!("x{MARKER}y")));
+    assert!(shows_marker(&STANDARD.encode(MARKER)));
+    for before in ["", "a", "ab", "abc", "{\"patch\": "] {
+        let patch = STANDARD.encode(format!("{before}{MARKER}\"}}"));
+        assert!(shows_marker(&patch), "{before}");
+    }
+    assert!(!shows_marker("marker-4712"));
 }
 
 /// T17.
