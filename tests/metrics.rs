@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::env::PROBE_PORT;
 use crate::support::stage::script;
-use crate::support::{Env, Line, Operator, SOON, Scripted, wait_for};
+use crate::support::{Env, Line, Operator, SOON, Scripted, repository, wait_for};
 
 /// A world with a server that answers.
 struct World {
@@ -355,4 +355,26 @@ fn all_lines_of_a_run_name_its_task_and_its_event() {
     let began = operator.wait_log("the start", |line| line.message() == "began");
     assert_eq!(began.label("event.id"), Some("0"), "{}", began.text);
     assert_eq!(began.label("event"), Some("onStartup"));
+}
+
+/// The fenced block of `hooks/README.md` behind a mark.
+fn documented(mark: &str) -> String {
+    let readme = std::fs::read_to_string(repository().join("hooks/README.md")).unwrap();
+    let (_, rest) = readme.split_once(&format!("<!-- {mark} -->\n```")).unwrap();
+    let (_, rest) = rest.split_once('\n').unwrap();
+    let (text, _) = rest.split_once("\n```\n").unwrap();
+    format!("{text}\n")
+}
+
+#[test]
+fn the_documented_metrics_give_the_documented_page() {
+    let body = format!(
+        "cat >\"$METRICS_PATH\" <<'METRICS'\n{}METRICS",
+        documented("metrics")
+    );
+    let world = World::new().at_start("jobs.sh", &body);
+    let operator = world.env.start();
+    operator.wait_ready();
+    let answer = operator.http_get(PROBE_PORT, "/metrics/hooks").unwrap();
+    assert_eq!(answer.text(), documented("page"));
 }

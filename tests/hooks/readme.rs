@@ -120,9 +120,49 @@ fn the_printed_change_adds_the_label_only_where_it_is_missing() {
 }
 
 #[test]
+fn the_printed_count_of_pods_is_a_metric_for_each_node() {
+    let place = Workplace::new();
+    let script = printed(&place, "count-pods.sh");
+    assert_eq!(config(command(&script))["kubernetes"][0]["kind"], "Pod");
+    let metrics = place.write("metrics.json", "");
+    let recorded = |nodes: &[Value]| -> Vec<Value> {
+        let pods: Vec<Value> = nodes
+            .iter()
+            .map(|node| json!({ "filterResult": node }))
+            .collect();
+        let context = json!([{ "binding": "pods", "snapshots": { "pods": pods } }]);
+        let mut command = command(&script);
+        let finished = run(
+            {
+                command.env("METRICS_PATH", &metrics);
+                command
+            },
+            &context.to_string(),
+        );
+        assert_eq!(
+            (finished.status, finished.stderr.as_str()),
+            (Some(0), ""),
+            "{finished:?}"
+        );
+        let text = std::fs::read_to_string(&metrics).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let pods = |node: &str, count: u32| json!({ "name": "pods", "set": count, "group": "pods", "labels": { "node": node } });
+    assert_eq!(
+        recorded(&[json!("b"), json!("a"), Value::Null, json!("b")]),
+        [pods("a", 1), pods("b", 2)]
+    );
+    let gone = json!({ "action": "expire", "group": "pods" });
+    assert_eq!(recorded(&[]), std::slice::from_ref(&gone));
+    assert_eq!(recorded(&[Value::Null]), [gone]);
+}
+
+#[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
-    assert_eq!(readme.matches("<!-- hook: ").count(), 3);
+    assert_eq!(readme.matches("<!-- hook: ").count(), 4);
 
     let parts = hooks().join("lib/frameworks/shell");
     for entry in std::fs::read_dir(parts).unwrap() {
