@@ -20,7 +20,9 @@ mod cluster;
 mod harness;
 /// The shell framework and every hook in `hooks/`, run the way the operator runs them.
 mod hooks;
-/// The metrics port: what hooks record, every route, and what the log tells of runs.
+/// The log as pipelines read it.
+mod logging;
+/// The metrics port: what hooks record, and every route.
 mod metrics;
 /// Start, stop, probes and the mistakes people make.
 mod process;

@@ -1,5 +1,4 @@
-//! The metrics port seen from outside: what hooks record, how a bad file fails a run, every route, and the fields of the log that
-//! tell runs apart.
+//! The metrics port seen from outside: what hooks record, how a bad file fails a run, every route.
 //!
 //! The hook of most tests runs every second and records what the test has put into a file, so that a test can go on from page to
 //! page.
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::env::PROBE_PORT;
 use crate::support::stage::script;
-use crate::support::{Env, Line, Operator, SOON, Scripted, repository, wait_for};
+use crate::support::{Env, Operator, SOON, Scripted, repository, wait_for};
 
 /// A world with a server that answers.
 struct World {
@@ -292,69 +291,6 @@ fn every_route_of_the_metrics_port_is_listed_and_answers() {
         let (head, _) = ask(address, "GET", gone);
         assert!(head.starts_with("http/1.1 404 "), "{gone}: {head}");
     }
-}
-
-/// The fields that log pipelines join lines by.
-#[test]
-fn all_lines_of_a_run_name_its_task_and_its_event() {
-    let config = json!({
-        "configVersion": "v1",
-        "schedule": [
-            { "name": "one", "crontab": "* * * * * *", "queue": "q" },
-            { "name": "two", "crontab": "* * * * * *", "queue": "r" },
-        ],
-    });
-    let world = World::new().at_start("start.sh", "echo began");
-    world.env.write_hook(
-        "a.sh",
-        &script(
-            &config,
-            "echo text; echo '{\"msg\": \"json\", \"task.id\": \"forged\"}'",
-        ),
-    );
-    let operator = world.env.start();
-    let label = |line: &Line, key: &str| line.label(key).unwrap_or_default().to_owned();
-    let first = operator.wait_log("a task", |line| {
-        line.message() == "queue task" && line.label("binding") == Some("one")
-    });
-    let (task, event) = (label(&first, "task.id"), label(&first, "event.id"));
-    assert!(
-        !task.is_empty() && !event.is_empty() && event != "0",
-        "{first:?}"
-    );
-    for message in ["Execute hook", "text", "json", "Hook executed successfully"] {
-        let line = operator.wait_log(message, |line| {
-            line.message() == message && line.label("task.id") == Some(&task)
-        });
-        for (key, expected) in [
-            ("hook", "a.sh"),
-            ("binding", "one"),
-            ("event", "schedule"),
-            ("event.id", event.as_str()),
-            ("queue", "q"),
-            ("task", "HookRun"),
-        ] {
-            assert_eq!(line.label(key), Some(expected), "{key}: {}", line.text);
-        }
-        let is_output = matches!(message, "text" | "json");
-        assert_eq!(
-            line.label("output"),
-            is_output.then_some("stdout"),
-            "{}",
-            line.text
-        );
-    }
-    // One tick, two tasks.
-    let other = operator.wait_log("the other task", |line| {
-        line.message() == "queue task"
-            && line.label("binding") == Some("two")
-            && line.label("event.id") == Some(&event)
-    });
-    assert_ne!(label(&other, "task.id"), task);
-    // A start has no event behind it.
-    let began = operator.wait_log("the start", |line| line.message() == "began");
-    assert_eq!(began.label("event.id"), Some("0"), "{}", began.text);
-    assert_eq!(began.label("event"), Some("onStartup"));
 }
 
 /// The fenced block of `hooks/README.md` behind a mark.

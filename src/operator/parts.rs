@@ -21,9 +21,6 @@ const EXEC_PLUGIN_OUTPUT: usize = 1024 * 1024;
 /// Between TERM and KILL for the process group of a hook whose time is over.
 pub(super) const KILL_GRACE: Duration = Duration::from_secs(2);
 
-/// Which of its clients a call is counted for; the original has a second one for object patches.
-const COMPONENT: (&str, &str) = ("component", "main");
-
 /// The hooks directory as an absolute path. An empty directory is a mistake in every case that was seen; one that holds other
 /// files, such as a README, is taken as meant.
 pub(super) fn hooks_directory(path: &Path) -> Result<PathBuf, String> {
@@ -108,10 +105,20 @@ pub(super) fn metrics(settings: &Settings) -> Arc<Metrics> {
 
 /// Counts every call to the API server under the names of the original.
 pub(super) fn observed(client: &Client, metrics: &Arc<Metrics>) -> Client {
+    observed_as("main", client, metrics)
+}
+
+/// The same for a client with another purpose, which the label `component` tells; the original has `object_patcher`.
+pub(super) fn observed_as(
+    component: &'static str,
+    client: &Client,
+    metrics: &Arc<Metrics>,
+) -> Client {
+    let component = ("component", component);
     let metrics = Arc::clone(metrics);
     client.with_observer(Arc::new(move |call: &Observation<'_>| {
         let url = template(call.path);
-        let labels = [COMPONENT, ("verb", call.method), ("url", url.as_str())];
+        let labels = [component, ("verb", call.method), ("url", url.as_str())];
         let prefix = "kubernetes_client_";
         metrics.observe_within(
             EVENT_SECONDS,
@@ -130,7 +137,7 @@ pub(super) fn observed(client: &Client, metrics: &Arc<Metrics>) -> Client {
             .code
             .map_or_else(|| "<error>".to_owned(), |code| code.to_string());
         let labels = [
-            COMPONENT,
+            component,
             ("code", code.as_str()),
             ("method", call.method),
             ("host", call.host),

@@ -139,7 +139,7 @@ impl Family {
             if sample.name != name {
                 return Err(format!("{} stands below {name}", sample.name));
             }
-            if self.kind == "counter" && !(sample.value >= 0.0) {
+            if self.kind == "counter" && (sample.value < 0.0 || sample.value.is_nan()) {
                 return Err(format!("a counter below zero: {sample:?}"));
             }
         }
