@@ -169,7 +169,6 @@ fn old_metrics_without_a_group_add_up_when_that_is_asked_for() {
     world.give("a.sh", &[json!({"name": "runs", "add": 1})]);
     let env = world
         .env
-        .clone()
         .flag("--keep-ungrouped-metrics")
         .flag("--prometheus-metrics-prefix=p_")
         .env("QUEUE_ACTIONS_METRICS", "no");

@@ -533,6 +533,8 @@ mod tests {
         assert!(parse(&"{}".repeat(MOST_DOCUMENTS)).is_ok());
         let error = parse(&"{}".repeat(MOST_DOCUMENTS + 1)).unwrap_err();
         assert!(error.contains("more than 40000 documents"), "{error}");
+        let error = parse(&"{\"labels\":".repeat(100_000)).unwrap_err();
+        assert!(error.contains("document 1: recursion limit"), "{error}");
         let long = json!({"name": "\u{20ac}".repeat(1000), "action": "set"}).to_string();
         let error = parse(&long.repeat(1000)).unwrap_err();
         assert!(error.starts_with("1000 errors occurred:\n"), "{error}");

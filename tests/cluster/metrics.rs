@@ -1,6 +1,6 @@
 //! Metrics on a real cluster: what hooks record about objects and reviews, and every metric of the operator itself.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::stage::{Kind, answers, config_map, message, script};
 use crate::support::{Operator, Page, SOON, Stage, wait_for};

@@ -38,63 +38,51 @@ fn shows_marker(text: &str) -> bool {
         || (0..3).any(|offset| text.contains(&inner(offset)))
 }
 
-/// T16: through validation, mutation, watches with and without filters, snapshots, metrics, and hooks that fail in every way.
-#[test]
-fn a_value_of_a_secret_is_never_in_the_log() {
+/// What a hook does that leaves the marker where a metric should be.
+fn bad_metric() -> String {
+    format!("printf '%s' '{{\"set\": \"{MARKER}\"}}' >\"$METRICS_PATH\"")
+}
+
+/// Hooks that are asked about a Secret labelled with their stem: which of them, and whether it is let in.
+fn reviewing(mut stage: Stage<'static>) -> (Stage<'static>, Vec<(&'static str, bool)>) {
     let encoded = STANDARD.encode(MARKER);
     let add = json!([{ "op": "add", "path": "/data/more", "value": encoded }]);
     let wrong = json!([{ "op": "add", "path": "/nowhere/more", "value": encoded }]);
     let print = format!("printf '%s' '{{\"allowed\": {MARKER}' >\"$ADMISSION_RESPONSE_PATH\"");
-    let metric = format!("printf '%s' '{{\"set\": \"{MARKER}\"}}' >\"$METRICS_PATH\"");
+    let allow = answers(&json!({ "allowed": true }));
+    let change = answers(&json!({ "allowed": true, "patch": add }));
+    let broken = answers(&json!({ "allowed": true, "patch": wrong }));
     let cases = [
+        ("allow", true, Kind::Validating, allow),
+        ("fail", false, Kind::Validating, "exit 3".to_owned()),
         (
-            "allow",
+            "crash",
+            false,
             Kind::Validating,
-            answers(&json!({ "allowed": true })),
+            "kill -s KILL $$".to_owned(),
         ),
-        ("fail", Kind::Validating, "exit 3".to_owned()),
-        ("crash", Kind::Validating, "kill -s KILL $$".to_owned()),
-        ("garbage", Kind::Validating, print),
-        ("measure", Kind::Validating, metric.clone()),
-        (
-            "change",
-            Kind::Mutating,
-            answers(&json!({ "allowed": true, "patch": add })),
-        ),
-        (
-            "break",
-            Kind::Mutating,
-            answers(&json!({ "allowed": true, "patch": wrong })),
-        ),
+        ("garbage", false, Kind::Validating, print),
+        ("measure", false, Kind::Validating, bad_metric()),
+        ("change", true, Kind::Mutating, change),
+        ("break", false, Kind::Mutating, broken),
     ];
-    let mut stage = Stage::new("secrecy")
-        .env("LOG_LEVEL", "debug")
-        .env("DEBUG_KUBERNETES_API", "true");
-    for (stem, kind, body) in &cases {
-        stage = stage.hook(stem, *kind, &for_secrets(stem), body);
+    let mut expected = Vec::new();
+    for (stem, allowed, kind, body) in cases {
+        stage = stage.hook(stem, kind, &for_secrets(stem), &body);
+        expected.push((stem, allowed));
     }
-    // Hooks that get the whole object, its value alone, and what cannot be computed; each fails, and then tries again.
-    let once = |stem: &str, fail: &str| {
-        format!(
-            "if [ ! -e \"$0.failed\" ]; then touch \"$0.failed\"; {fail}; fi\necho {stem} is done"
-        )
-    };
-    let filter_fails = ".data.value | tonumber";
-    let watching = [
-        ("whole", None, once("whole", "exit 4")),
-        (
-            "value",
-            Some(".data.value"),
-            once("value", "kill -s KILL $$"),
-        ),
-        ("filter", Some(filter_fails), once("filter", "exit 5")),
-        (
-            "recorder",
-            None,
-            once("recorder", &format!("{metric}; exit 0")),
-        ),
-    ];
-    for (stem, filter, body) in &watching {
+    (stage, expected)
+}
+
+/// Hooks that get the whole object, its value alone, and what cannot be computed. Each fails, and then tries again.
+fn watching(mut stage: Stage<'static>) -> Stage<'static> {
+    let record = format!("{}; exit 0", bad_metric());
+    for (stem, filter, fail) in [
+        ("whole", None, "exit 4"),
+        ("value", Some(".data.value"), "kill -s KILL $$"),
+        ("filter", Some(".data.value | tonumber"), "exit 5"),
+        ("recorder", None, record.as_str()),
+    ] {
         let mut binding = json!({
             "name": stem, "apiVersion": "v1", "kind": "Secret", "queue": stem,
             "namespace": { "nameSelector": { "matchNames": [stage.label] } },
@@ -104,20 +92,33 @@ fn a_value_of_a_secret_is_never_in_the_log() {
             binding["jqFilter"] = json!(filter);
         }
         let config = json!({ "configVersion": "v1", "kubernetes": [binding] });
-        let body = format!("grep -q watchEvent \"$BINDING_CONTEXT_PATH\" || exit 0\n{body}");
+        let body = format!(
+            "grep -q watchEvent \"$BINDING_CONTEXT_PATH\" || exit 0\n\
+             if [ ! -e \"$0.failed\" ]; then touch \"$0.failed\"; {fail}; fi\n\
+             echo {stem} is done"
+        );
         stage = stage.script(&format!("watch-{stem}.sh"), &script(&config, &body));
     }
+    stage
+}
+
+/// T16: through validation, mutation, watches with and without filters, snapshots, metrics, and hooks that fail in every way.
+#[test]
+fn a_value_of_a_secret_is_never_in_the_log() {
+    let stage = Stage::new("secrecy")
+        .env("LOG_LEVEL", "debug")
+        .env("DEBUG_KUBERNETES_API", "true");
+    let (stage, cases) = reviewing(watching(stage));
     let operator = stage.start();
     let path = format!("/api/v1/namespaces/{}/secrets", stage.label);
-    for (stem, _, _) in &cases {
+    for (stem, allowed) in cases {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": { "name": stem, "labels": { "case": stem } },
-            "data": { "value": encoded },
+            "data": { "value": STANDARD.encode(MARKER) },
         });
         let answer = stage.api.create(&path, &secret);
-        let expected = matches!(*stem, "allow" | "change");
-        assert_eq!(answer.status == 201, expected, "{stem}: {}", answer.text());
+        assert_eq!(answer.status == 201, allowed, "{stem}: {}", answer.text());
         let hook = format!("{stem}.sh");
         operator.wait_log("the review", |line| {
             line.label("hook") == Some(&hook) && line.label("uid").is_some()
