@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::stage::{CONVERSION_PORT, script};
-use crate::support::{Connection, Operator, SOON, Stage, wait_for};
+use crate::support::{Connection, Operator, SOON, Stage, repository, wait_for};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
@@ -265,10 +265,14 @@ fn kubectl_reads_and_writes_every_version() {
 
     let metrics = operator.http_get(9115, "/metrics").unwrap().text();
     for hook in ["low", "high"] {
-        let labels = format!("binding=\"{hook}-conversion\",hook=\"{hook}.sh\",queue=\"\"");
-        let counted =
-            |line: &&str| line.contains("hook_run_success_total") && line.contains(&labels);
-        assert!(metrics.lines().any(|line| counted(&line)), "{metrics}");
+        let parts = [
+            "hook_run_success_total{".to_owned(),
+            format!("binding=\"{hook}-conversion\""),
+            format!("hook=\"{hook}.sh\""),
+            "queue=\"\"".to_owned(),
+        ];
+        let counted = |line: &str| parts.iter().all(|part| line.contains(part));
+        assert!(metrics.lines().any(counted), "{metrics}");
     }
     let line = operator.wait_log("a conversion", |line| {
         line.message() == "ConversionResponse from hook" && line.label("hook") == Some("low.sh")
@@ -436,4 +440,59 @@ fn a_hook_may_watch_what_has_to_be_converted_and_sees_it_in_its_snapshots() {
     let request = &context[0]["review"]["request"];
     assert_eq!(request["desiredAPIVersion"], format!("{}/v1", world.group));
     assert_eq!(request["objects"].as_array().map(Vec::len), Some(1));
+}
+
+/// The example, through the API server, with the CRD that lies beside it.
+#[test]
+fn the_example_converts_sites() {
+    let stage = Stage::new("sites");
+    std::fs::remove_file(stage.env.hooks_dir().join("marker.sh")).unwrap();
+    let stage = stage.env("SHELL_OPERATOR_HOOKS_DIR", "hooks-with-library");
+    let folder = stage.env.path().join("hooks-with-library");
+    std::fs::create_dir_all(folder.join("examples")).unwrap();
+    let shipped = repository().join("hooks");
+    std::os::unix::fs::symlink(shipped.join("lib"), folder.join("lib")).unwrap();
+    for name in ["convert-sites.sh", "sites-crd.yaml"] {
+        std::fs::copy(
+            shipped.join("examples").join(name),
+            folder.join("examples").join(name),
+        )
+        .unwrap();
+    }
+    let operator = stage.env.start();
+    operator.wait_ready();
+    let crd = shipped.join("examples/sites-crd.yaml");
+    let crd = std::fs::read_to_string(crd).unwrap();
+    stage.namespace.apply(&crd);
+    let name = "sites.web.example.com";
+    wait_for("the CRD to be patched", SOON, || {
+        let crd = stage.api.object(&format!("{CRDS}/{name}"));
+        crd["spec"]["conversion"]["strategy"] == "Webhook"
+    });
+    let site = |address: &str| {
+        json!({
+            "apiVersion": "web.example.com/v1alpha1", "kind": "Site",
+            "metadata": { "name": "shop" }, "spec": { "address": address },
+        })
+        .to_string()
+    };
+    wait_for("the resource to be served", SOON, || {
+        let applied = stage.namespace.try_apply(&site("shop.example.com:443"));
+        applied.code == Some(0)
+    });
+    let path = |version: &str| {
+        format!(
+            "/apis/web.example.com/{version}/namespaces/{}/sites/shop",
+            stage.label
+        )
+    };
+    let listen = stage.api.object(&path("v1"))["spec"]["listen"].clone();
+    assert_eq!(listen, json!({ "host": "shop.example.com", "port": 443 }));
+    let shown = stage.namespace.try_apply(&site("nowhere")).err();
+    assert!(
+        shown.contains("spec.address must be a host and a port, such as shop.example.com:443, and not \"nowhere\""),
+        "{shown}"
+    );
+    stage.api.delete(&path("v1"));
+    stage.api.delete(&format!("{CRDS}/{name}"));
 }
