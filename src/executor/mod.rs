@@ -81,7 +81,6 @@ pub(crate) enum RunKind {
     /// The hook must answer a review.
     Admission,
     /// The hook must convert objects.
-    #[cfg_attr(not(test), expect(dead_code, reason = "conversion is not served yet"))]
     Conversion,
     /// Start, schedule and object events: no answer.
     Other,

@@ -394,7 +394,7 @@ fn snapshots_name_exactly_one_binding() {
             "invalid kubernetesMutating config [0]: includeSnapshotsFrom is invalid",
         ),
         (
-            "kubernetesCustomResourceConversion: [{name: a, crdName: b, conversions: [{fromVersion: v1, toVersion: v2}], includeSnapshotsFrom: [x]}]",
+            "kubernetesCustomResourceConversion: [{name: a, crdName: b.c, conversions: [{fromVersion: v1, toVersion: v2}], includeSnapshotsFrom: [x]}]",
             "invalid kubernetesCustomResourceConversion config [0]: includeSnapshotsFrom is invalid",
         ),
     ] {
@@ -414,7 +414,7 @@ fn groups_add_snapshots_to_every_kind_of_binding() {
 schedule: [{crontab: '* * * * *', group: g, includeSnapshotsFrom: [c]}, {crontab: '* * * * *', group: other}]
 kubernetesValidating: [{name: v.example.com, group: g}]
 kubernetesMutating: [{name: m.example.com, group: g, includeSnapshotsFrom: [b, a]}]
-kubernetesCustomResourceConversion: [{name: x, crdName: w, group: g, conversions: [{fromVersion: v1, toVersion: v2}]}]",
+kubernetesCustomResourceConversion: [{name: x, crdName: w.x, group: g, conversions: [{fromVersion: v1, toVersion: v2}]}]",
     ));
     assert_eq!(config.kubernetes[0].include_snapshots_from, ["a", "c"]);
     assert!(config.kubernetes[1].include_snapshots_from.is_empty());
@@ -713,6 +713,34 @@ fn conversions_have_rules() {
         )));
         assert!(error.contains(expected), "{fields}\n{error}");
     }
+}
+
+#[test]
+fn a_conversion_that_can_never_happen_is_named() {
+    let conversion = |crd: &str, rule: &str| {
+        v1(&format!(
+            "kubernetesCustomResourceConversion:\n- name: up\n  crdName: {crd}\n  conversions:\n  - {rule}"
+        ))
+    };
+    let rule = "{fromVersion: v1, toVersion: v2}";
+    for crd in ["crontabs", "'a.b/c'", "'a.b?x=y'", "A.b.c", "''"] {
+        let error = bad(&conversion(crd, rule));
+        let expected = "invalid kubernetesCustomResourceConversion config [0]: crdName is invalid";
+        assert!(error.contains(expected), "{crd}: {error}");
+        assert!(error.contains("(line 4: write the CRD's name"), "{error}");
+    }
+    for (rule, expected) in [
+        ("{fromVersion: v1, toVersion: b.c/v1}", "are the same"),
+        (
+            "{fromVersion: other.io/v1, toVersion: v2}",
+            "not of the CRD's group",
+        ),
+    ] {
+        let found = warnings(&conversion("a.b.c", rule));
+        assert!(found[0].contains(expected), "{found:?}");
+        assert!(found[0].ends_with("(line 6)"), "{found:?}");
+    }
+    assert!(warnings(&conversion("a.b.c", rule)).is_empty());
 }
 
 #[test]

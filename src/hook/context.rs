@@ -50,6 +50,7 @@ pub(crate) struct BindingContext<'a> {
 }
 
 /// One case for every shape of a context.
+#[derive(Clone, Copy)]
 pub(crate) enum Reason<'a> {
     OnStartup,
     Schedule {
@@ -82,7 +83,7 @@ pub(crate) enum Reason<'a> {
         to: &'a str,
         uid: &'a str,
         desired: &'a str,
-        objects: &'a [Box<RawValue>],
+        objects: &'a [&'a RawValue],
     },
     /// A v0 hook's onStartup or schedule.
     V0 {
@@ -413,7 +414,7 @@ mod tests {
                 to: "stable.example.com/v2",
                 uid: "u",
                 desired: "stable.example.com/v3",
-                objects: &objects,
+                objects: &objects.each_ref().map(|object| &**object),
             },
             &[],
             "{\"binding\":\"up\",\"type\":\"Conversion\",\"fromVersion\":\"v1\",\"toVersion\":\"stable.example.com/v2\",\"review\":{\"apiVersion\":\"apiextensions.k8s.io/v1\",\"kind\":\"ConversionReview\",\"request\":{\"uid\":\"u\",\"desiredAPIVersion\":\"stable.example.com/v3\",\"objects\":[{\"a\":1},{\"b\":2}]}}}",

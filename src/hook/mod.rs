@@ -6,11 +6,8 @@
 mod admission;
 pub(crate) mod binding;
 pub(crate) mod config;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "contexts of queued runs are written by queues")
-)]
 pub(crate) mod context;
+pub(crate) mod conversion;
 pub(crate) mod crontab;
 mod discover;
 pub(crate) mod json_patch;

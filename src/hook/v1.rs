@@ -12,8 +12,11 @@ use super::binding::{
     MAIN_QUEUE, Namespaces, RateLimit, ScheduleBinding, Version,
 };
 use super::config::Findings;
+use super::conversion;
 use super::crontab::Crontab;
-use super::selector::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
+use super::selector::{
+    FieldRequirement, LabelOperator, LabelRequirement, LabelSelector, subdomain_problem,
+};
 use super::wire::{
     Wire, WireConversion, WireFields, WireKubernetes, WireLabels, WireNamespace, WireSchedule,
     WireSettings,
@@ -86,7 +89,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
             &item.include_snapshots_from,
             findings,
         );
-        config.conversions.push(conversion(item));
+        config.conversions.push(conversion(item, index, findings));
     }
     Some(config)
 }
@@ -270,7 +273,40 @@ fn fields(wire: WireFields) -> Vec<FieldRequirement> {
         .collect()
 }
 
-fn conversion(wire: WireConversion) -> ConversionBinding {
+/// Unlike the original, a name that no CRD can have is an error here: it would be waited for in vain.
+fn conversion(
+    wire: WireConversion,
+    index: usize,
+    findings: &mut Findings<'_>,
+) -> ConversionBinding {
+    let section = "kubernetesCustomResourceConversion";
+    let at = [Step::Key(section), Step::Index(index)];
+    let name = wire.crd_name.as_str();
+    if subdomain_problem(name).is_some() || !name.contains('.') {
+        findings.error_with_hint(
+            &[at[0], at[1], Step::Key("crdName")],
+            format!("invalid {section} config [{index}]: crdName is invalid: {name:?}"),
+            Some("write the CRD's name, <plural>.<group>".to_owned()),
+        );
+    }
+    let group = conversion::group(name);
+    for (number, rule) in wire.conversions.iter().enumerate() {
+        let bare = |version| conversion::bare(group, version);
+        let (from, to) = (bare(&rule.from_version), bare(&rule.to_version));
+        let problem = if from == to {
+            "leads nowhere: both versions are the same"
+        } else if from.contains('/') || to.contains('/') {
+            "is never used: its versions are not of the CRD's group"
+        } else {
+            continue;
+        };
+        let text = format!(
+            "{section} config [{index}]: conversion from '{}' to '{}' {problem}",
+            rule.from_version, rule.to_version
+        );
+        let place = [at[0], at[1], Step::Key("conversions"), Step::Index(number)];
+        findings.warn(&place, text, None);
+    }
     ConversionBinding {
         name: wire.name,
         crd_name: wire.crd_name,

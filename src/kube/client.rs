@@ -48,10 +48,6 @@ pub(crate) enum Method {
     Get,
     Post,
     Put,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "object operations will send it")
-    )]
     Patch,
     #[cfg_attr(
         not(test),

@@ -27,7 +27,8 @@ use crate::metrics::Metrics;
 use crate::monitor::Monitors;
 use crate::queue;
 use crate::serve::probe::{Probe, Readiness};
-use crate::serve::{self, Listen, Server, webhook};
+use crate::serve::webhook::{self, Purpose};
+use crate::serve::{self, Listen, Server};
 use crate::settings::Settings;
 use crate::threads;
 
@@ -84,8 +85,10 @@ struct Operator {
     is_synchronized: bool,
     /// Threads that have ended already: nobody waits for them at the stop.
     ended: BTreeSet<String>,
-    /// The webhook thread runs.
-    webhook: bool,
+    /// The webhook threads that run.
+    webhooks: Vec<&'static str>,
+    /// Each hook's rate limit for reviews; there when hooks are known.
+    paces: Option<webhook::Paces>,
 }
 
 /// Runs until told to stop.
@@ -153,7 +156,8 @@ impl Operator {
             is_connected: false,
             is_synchronized: false,
             ended: BTreeSet::new(),
-            webhook: false,
+            webhooks: Vec::new(),
+            paces: None,
         })
     }
 
@@ -221,13 +225,8 @@ impl Operator {
         if registry.hooks.is_empty() {
             warn!(path:% = self.settings.hooks_dir.display(); "no hooks found; put executable files there");
         }
-        for hook in &registry.hooks {
-            if !hook.config.conversions.is_empty() {
-                warn!(hook = hook.name.as_str(); "kubernetesCustomResourceConversion is not served by this version");
-            }
-        }
-        if !registry.routes.is_empty() {
-            webhook::expect(&self.readiness);
+        for purpose in serving::purposes(registry) {
+            purpose.expect(&self.readiness);
         }
         let broken: Vec<String> = registry
             .broken
@@ -279,38 +278,6 @@ impl Operator {
         Ok(())
     }
 
-    /// Reviews are answered only when every hook has seen the objects it asked for.
-    fn start_serving(&mut self) -> Result<(), String> {
-        if !self.is_connected || !self.is_synchronized {
-            return Ok(());
-        }
-        self.start_webhooks()
-    }
-
-    fn start_webhooks(&mut self) -> Result<(), String> {
-        let (Some(registry), Some(monitors)) = (&self.registry, self.monitors.clone()) else {
-            return Ok(());
-        };
-        if registry.routes.is_empty() {
-            return Ok(());
-        }
-        let parts = webhook::Parts {
-            client: self.client.clone(),
-            registry: Arc::clone(registry),
-            executor: self.executor.clone(),
-            readiness: Arc::clone(&self.readiness),
-            metrics: Arc::clone(&self.metrics),
-            snapshots: Arc::new(move |id| monitors.snapshot(id)),
-            events: self.events.clone(),
-        };
-        let webhook = webhook::Webhook::new(parts, serving::plan(&self.settings, &self.client)?)?;
-        let stopped = self.stopped.clone();
-        threads::spawn("webhook", &self.events, move || webhook.run(&stopped))
-            .map_err(|error| format!("start the webhook thread: {error}"))?;
-        self.webhook = true;
-        Ok(())
-    }
-
     /// A long-lived thread that ends by itself leaves a process that only looks alive: better to end in order and be restarted.
     fn thread_ended(&self, thread: &str, panic: Option<String>) -> Result<Option<End>, String> {
         match panic {
@@ -333,7 +300,7 @@ impl Operator {
             flow.stop();
         }
         let mut awaited = self.awaited();
-        if self.webhook && end == End::Asked {
+        if !self.webhooks.is_empty() && end == End::Asked {
             // Until that has reached every API server, requests still come here and must be answered.
             self.wait_unless_urged(&mut awaited, self.settings.stop.drain_delay);
         }
@@ -349,22 +316,27 @@ impl Operator {
         // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);
-        if self.webhook {
+        if self.webhooks.contains(&Purpose::Admission.thread()) {
             let name = &self.settings.registration.configuration_name;
             info!(
                 "the webhook configurations {name}-hooks stay in the cluster, for the next start; delete them if there is none"
+            );
+        }
+        if self.webhooks.contains(&Purpose::Conversion.thread()) {
+            info!(
+                "the CustomResourceDefinitions keep their conversion, which needs an operator to answer"
             );
         }
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
         end
     }
 
-    /// The threads that end in order: the webhook thread, and each queue when its hook has ended.
+    /// The threads that end in order: the webhook threads, and each queue when its hook has ended.
     fn awaited(&self) -> BTreeSet<String> {
         let queues = self.flow.iter().flat_map(Flow::threads);
-        let webhook = self.webhook.then(|| "webhook".to_owned());
+        let webhooks = self.webhooks.iter().map(|&name| name.to_owned());
         queues
-            .chain(webhook)
+            .chain(webhooks)
             .filter(|thread| !self.ended.contains(thread))
             .collect()
     }

@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::http::Head;
-use super::{Response, x509};
+use super::{Response, probe, x509};
 
 /// LIMIT: a file of tokens and passwords; a service-account token is about 1 KiB.
 const MAX_FILE: u64 = 64 * 1024;
@@ -44,8 +44,28 @@ impl Callers {
         Ok(Callers { names, secrets })
     }
 
+    /// Judges a request by its head: health is for everybody; a review comes from a known caller, by POST, as JSON. `None` lets
+    /// it pass.
+    pub(crate) fn screen(&self, head: &Head) -> Option<Response> {
+        if probe::is_health(&head.path) && head.method == "GET" {
+            return None;
+        }
+        if let Some(refusal) = self.refusal(head) {
+            return Some(refusal);
+        }
+        if head.method != "POST" {
+            return Some(Response::text(405, "only POST is served here\n"));
+        }
+        let media_type = head
+            .header("content-type")
+            .and_then(|value| value.split(';').next())
+            .unwrap_or_default();
+        (!media_type.trim().eq_ignore_ascii_case("application/json"))
+            .then(|| Response::text(415, "only application/json is served here\n"))
+    }
+
     /// The refusal for a caller who may not ask; `None` for one who may.
-    pub(crate) fn refusal(&self, head: &Head) -> Option<Response> {
+    fn refusal(&self, head: &Head) -> Option<Response> {
         if !self.names.is_empty() && !self.bears_a_name(head) {
             return Some(Response::text(
                 403,

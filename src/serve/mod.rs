@@ -13,6 +13,9 @@ mod caller;
 mod certificate;
 mod chunked;
 mod connection;
+mod conversion;
+mod conversion_review;
+mod definition;
 mod http;
 mod plural;
 mod pool;
@@ -20,6 +23,7 @@ pub(crate) mod probe;
 mod register;
 mod review;
 mod rotation;
+mod runner;
 mod socket;
 mod source;
 mod tls;
@@ -105,6 +109,18 @@ impl Default for Limits {
             idle: Duration::from_secs(120),
             // What the API server grants a handshake.
             handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// For requests that carry a whole list: the API server has it converted in one piece. Ten objects of the largest size, or
+    /// tens of thousands of usual ones, as much as a hook may answer; two such lists at one time, or many usual requests.
+    pub(crate) fn for_lists() -> Limits {
+        Limits {
+            body: 32 * 1024 * 1024,
+            bodies: 128 * 1024 * 1024,
+            ..Limits::default()
         }
     }
 }

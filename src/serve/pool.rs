@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::error;
 
+use super::runner::seconds;
 use crate::message::Event;
 use crate::threads::{self, panic_text};
 
@@ -32,6 +33,7 @@ struct Job<T> {
 
 /// The threads and the channel to them.
 pub(crate) struct Pool<T> {
+    name: &'static str,
     jobs: Sender<Job<T>>,
     taker: Receiver<Job<T>>,
     /// Jobs that wait or are being done.
@@ -52,11 +54,24 @@ pub(crate) enum Refused {
     Broken,
 }
 
+impl Refused {
+    /// What is told to whoever waited, at most for `limit`.
+    pub(crate) fn reason(self, limit: Duration) -> String {
+        match self {
+            Refused::Full => "too many requests are waiting; try again".to_owned(),
+            Refused::Late => format!("no answer within {}", seconds(limit)),
+            Refused::Broken => "the operator failed; its log says why".to_owned(),
+        }
+    }
+}
+
 impl<T: Send + 'static> Pool<T> {
-    pub(crate) fn new(limit: usize, events: Sender<Event>) -> Self {
+    /// At most `limit` threads, called `<name>:<number>`.
+    pub(crate) fn new(name: &'static str, limit: usize, events: Sender<Event>) -> Self {
         let limit = limit.max(1);
         let (jobs, taker) = bounded(limit.saturating_mul(WAITING_PER_THREAD));
         Pool {
+            name,
             jobs,
             taker,
             outstanding: Arc::default(),
@@ -112,9 +127,13 @@ impl<T: Send + 'static> Pool<T> {
         };
         let taker = self.taker.clone();
         let outstanding = Arc::clone(&self.outstanding);
-        let spawned = threads::spawn(&format!("executor:{number}"), &self.events, move || {
-            serve(&taker, &outstanding);
-        });
+        let spawned = threads::spawn(
+            &format!("{}:{number}", self.name),
+            &self.events,
+            move || {
+                serve(&taker, &outstanding);
+            },
+        );
         if let Err(error) = spawned {
             self.started.fetch_sub(1, Ordering::AcqRel);
             error!("cannot start an executor thread: {error}");
@@ -155,7 +174,7 @@ mod tests {
 
     fn pool(limit: usize) -> (Pool<usize>, Receiver<Event>) {
         let (sender, receiver) = bounded(64);
-        (Pool::new(limit, sender), receiver)
+        (Pool::new("executor", limit, sender), receiver)
     }
 
     fn soon() -> Instant {

@@ -1,10 +1,14 @@
 //! What we keep in the cluster: one ValidatingWebhookConfiguration and one MutatingWebhookConfiguration, and the calls that make
-//! them so. Runs on the webhook thread; owns nothing.
+//! them so; and what any registration is for the webhook thread, which runs all of this. Owns what it found out about names.
 //!
 //! Every field that the API server would fill in is written out, so that "is it still as we want it?" is plain equality.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use log::{debug, info};
 use serde_json::{Value, json};
 
 use super::plural::Plurals;
@@ -36,10 +40,10 @@ pub(crate) struct Announcement {
     pub(crate) failure_policy: &'static str,
 }
 
-impl Announcement {
+impl Address {
     /// The name that callers check our certificate against.
     pub(crate) fn server_name(&self) -> String {
-        match &self.address {
+        match self {
             Address::Service {
                 namespace, name, ..
             } => format!("{name}.{namespace}.svc"),
@@ -49,7 +53,7 @@ impl Announcement {
 
     /// Every name that a certificate of ours should bear.
     pub(crate) fn certificate_names(&self) -> Vec<String> {
-        match &self.address {
+        match self {
             Address::Service {
                 namespace, name, ..
             } => ["", ".cluster.local"]
@@ -63,7 +67,7 @@ impl Announcement {
     /// Whether a `clientConfig` leads to this operator, under whatever path.
     fn leads_here(&self, client_config: Option<&Value>) -> bool {
         let text = |pointer: &str| client_config?.pointer(pointer)?.as_str();
-        match &self.address {
+        match self {
             Address::Service {
                 namespace, name, ..
             } => {
@@ -86,16 +90,118 @@ fn host(url: &str) -> &str {
     }
 }
 
+/// What is kept in the cluster so that the API server calls us. Lives on a webhook thread.
+pub(crate) trait Registration: Send {
+    /// Makes it so for these CAs, whatever it was before.
+    fn renew(&mut self, ca_bundle: &str) -> Result<(), NotRegistered>;
+}
+
+/// Why the API server does not call us yet.
+#[derive(Debug)]
+pub(crate) struct NotRegistered {
+    pub(crate) reason: String,
+    /// The API server asks for this pause.
+    pub(crate) at_least: Option<Duration>,
+}
+
+/// The webhook configurations, as the registry's routes want them.
+pub(crate) struct Configurations {
+    client: Client,
+    registry: Arc<Registry>,
+    announcement: Announcement,
+    plurals: Plurals,
+    /// What hooks of earlier starts had registered was looked at. At most one kind is without hooks, or nothing would be
+    /// registered.
+    tidied: bool,
+}
+
+impl Configurations {
+    pub(crate) fn new(client: Client, registry: Arc<Registry>, announcement: Announcement) -> Self {
+        Configurations {
+            plurals: Plurals::new(client.clone()),
+            client,
+            registry,
+            announcement,
+            tidied: false,
+        }
+    }
+
+    /// Hooks of this kind may have been there at an earlier start. It is looked at once: nobody else registers our address. Rights
+    /// for a kind without hooks are not demanded, so failing is no failure.
+    fn retire(&mut self, kind: AdmissionKind) {
+        if self.tidied {
+            return;
+        }
+        let name = &self.announcement.configuration_name;
+        match retire(&self.client, kind, &self.announcement) {
+            Ok(true) => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(); "webhook configuration emptied: no hook of its kind is left");
+            }
+            Ok(false) => {}
+            Err(error) if error.is_forbidden() => {}
+            Err(error) => {
+                debug!(configurationName = name.as_str(), kind = kind.as_str(); "cannot look for webhooks of earlier hooks: {error}");
+                return;
+            }
+        }
+        self.tidied = true;
+    }
+
+    fn ensure(&self, kind: AdmissionKind, webhooks: &Value) -> Result<(), NotRegistered> {
+        let done = ensure(&self.client, kind, &self.announcement, webhooks);
+        let done = done.map_err(|error| NotRegistered {
+            reason: format!(
+                "cannot register {} webhooks: {error}",
+                kind.as_str().to_lowercase()
+            ),
+            at_least: error.retry_after(),
+        })?;
+        let count = webhooks.as_array().map_or(0, Vec::len);
+        let name = format!("{}-hooks", self.announcement.configuration_name);
+        match done {
+            Ensured::AsItWas => {}
+            Ensured::Created => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration created");
+            }
+            Ensured::Restored => {
+                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration brought up to date");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Registration for Configurations {
+    fn renew(&mut self, ca_bundle: &str) -> Result<(), NotRegistered> {
+        self.plurals.learn(&self.registry);
+        for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
+            let webhooks = webhooks(
+                &self.registry,
+                kind,
+                &self.announcement,
+                &self.plurals,
+                ca_bundle,
+            );
+            if webhooks.as_array().is_none_or(Vec::is_empty) {
+                self.retire(kind);
+            } else {
+                self.ensure(kind, &webhooks)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What `ensure` found and did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ensured {
+enum Ensured {
     AsItWas,
     Created,
     Restored,
 }
 
 /// Makes the configuration object of `kind` what it should be. Needs list, create and update, like the original.
-pub(crate) fn ensure(
+fn ensure(
     client: &Client,
     kind: AdmissionKind,
     announcement: &Announcement,
@@ -122,7 +228,7 @@ pub(crate) fn ensure(
 /// Takes the webhooks out of a configuration of ours for which no hook is left, and says whether there were any. The API server
 /// would go on calling for hooks that are gone, and be told to deny. One that leads elsewhere belongs to somebody who uses the
 /// same name, and stays.
-pub(crate) fn retire(
+fn retire(
     client: &Client,
     kind: AdmissionKind,
     announcement: &Announcement,
@@ -133,7 +239,7 @@ pub(crate) fn retire(
     };
     let entries = found.get("webhooks").and_then(Value::as_array);
     let is_ours = entries.is_some_and(|entries| {
-        let leads_here = |entry: &Value| announcement.leads_here(entry.get("clientConfig"));
+        let leads_here = |entry: &Value| announcement.address.leads_here(entry.get("clientConfig"));
         !entries.is_empty() && entries.iter().all(leads_here)
     });
     if is_ours {
@@ -208,7 +314,7 @@ pub(super) fn write(
 }
 
 /// The `webhooks` list of `kind`, in hook order and then in configuration order (AC-03).
-pub(crate) fn webhooks(
+fn webhooks(
     registry: &Registry,
     kind: AdmissionKind,
     announcement: &Announcement,
@@ -267,7 +373,7 @@ fn entry(
     entry
 }
 
-fn client_config(address: &Address, path: &str, ca_bundle: &str) -> Value {
+pub(super) fn client_config(address: &Address, path: &str, ca_bundle: &str) -> Value {
     let bundle = BASE64_STANDARD.encode(ca_bundle);
     match address {
         Address::Service {

@@ -19,8 +19,17 @@ const MAX_DEPTH: usize = 10_000;
 const MARGIN_SHARE: u32 = 10;
 const LEAST_MARGIN: Duration = Duration::from_millis(100);
 
-/// Versions of AdmissionReview that exist; hooks always see the first.
-const VERSIONS: [&str; 2] = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"];
+/// A kind of review, and its versions; hooks always see the first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) kind: &'static str,
+    pub(super) versions: [&'static str; 2],
+}
+
+const ADMISSION: Form = Form {
+    kind: "AdmissionReview",
+    versions: ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"],
+};
 
 /// One AdmissionReview that asks. Owns the bytes it arrived in.
 #[derive(Debug)]
@@ -67,9 +76,15 @@ impl std::fmt::Display for GroupVersionKind {
 pub(crate) enum BadReview {
     NotJson(String),
     TooDeep,
-    UnknownVersion { api_version: String, kind: String },
+    UnknownVersion {
+        expected: &'static Form,
+        api_version: String,
+        kind: String,
+    },
     NoRequest,
     NoUid,
+    /// Only a conversion has one.
+    NoDesiredVersion,
 }
 
 impl std::fmt::Display for BadReview {
@@ -80,25 +95,63 @@ impl std::fmt::Display for BadReview {
                 formatter,
                 "Invalid JSON payload: nested deeper than {MAX_DEPTH}"
             ),
-            BadReview::UnknownVersion { api_version, kind } => write!(
+            BadReview::UnknownVersion {
+                expected,
+                api_version,
+                kind,
+            } => write!(
                 formatter,
-                "expected an AdmissionReview of {} or {}, got '{kind}' of '{api_version}'",
-                VERSIONS[0], VERSIONS[1]
+                "expected a review of kind {} of {}, got '{kind}' of '{api_version}'",
+                expected.kind,
+                expected.versions.join(" or ")
             ),
             BadReview::NoRequest => write!(formatter, "Missing parameters: request"),
             BadReview::NoUid => write!(formatter, "Missing parameters: request.uid"),
+            BadReview::NoDesiredVersion => {
+                write!(formatter, "Missing parameters: request.desiredAPIVersion")
+            }
         }
     }
 }
 
+/// What every kind of review looks like from outside.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+pub(super) struct Envelope<'a> {
     #[serde(borrow, default, rename = "apiVersion")]
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
     request: Option<&'a RawValue>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Opens a body that should be a review of this form; answers its version and its request.
+    pub(super) fn open(
+        body: &'a [u8],
+        form: &'static Form,
+    ) -> Result<(String, &'a RawValue), BadReview> {
+        if deeper_than(body, MAX_DEPTH) {
+            return Err(BadReview::TooDeep);
+        }
+        let envelope: Envelope<'_> = serde_json::from_slice(body)?;
+        let version = envelope.api_version.into_owned();
+        if envelope.kind != form.kind || !form.versions.contains(&version.as_str()) {
+            return Err(BadReview::UnknownVersion {
+                expected: form,
+                api_version: version,
+                kind: envelope.kind.into_owned(),
+            });
+        }
+        let request = envelope.request.ok_or(BadReview::NoRequest)?;
+        Ok((version, request))
+    }
+}
+
+impl From<serde_json::Error> for BadReview {
+    fn from(error: serde_json::Error) -> BadReview {
+        BadReview::NotJson(error.to_string())
+    }
 }
 
 #[derive(Deserialize)]
@@ -136,19 +189,8 @@ struct NamedMeta {
 impl Question {
     /// Reads a body as an AdmissionReview that asks something.
     pub(crate) fn parse(body: Vec<u8>) -> Result<Question, BadReview> {
-        if deeper_than(&body, MAX_DEPTH) {
-            return Err(BadReview::TooDeep);
-        }
-        let not_json = |error: serde_json::Error| BadReview::NotJson(error.to_string());
-        let envelope: Envelope<'_> = serde_json::from_slice(&body).map_err(not_json)?;
-        if envelope.kind != "AdmissionReview" || !VERSIONS.contains(&&*envelope.api_version) {
-            return Err(BadReview::UnknownVersion {
-                api_version: envelope.api_version.into_owned(),
-                kind: envelope.kind.into_owned(),
-            });
-        }
-        let raw = envelope.request.ok_or(BadReview::NoRequest)?;
-        let request: Request<'_> = serde_json::from_str(raw.get()).map_err(not_json)?;
+        let (api_version, raw) = Envelope::open(&body, &ADMISSION)?;
+        let request: Request<'_> = serde_json::from_str(raw.get())?;
         if request.uid.is_empty() {
             return Err(BadReview::NoUid);
         }
@@ -156,7 +198,7 @@ impl Question {
         let question = Question {
             request: position(&body, raw.get()),
             object: object.map(|object| position(&body, object.get())),
-            api_version: envelope.api_version.into_owned(),
+            api_version,
             uid: request.uid,
             operation: request.operation,
             kind: request.kind,
@@ -276,7 +318,7 @@ impl Answer {
     pub(crate) fn render(&self, id: &ReviewId) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(&WireReview {
             api_version: &id.api_version,
-            kind: "AdmissionReview",
+            kind: ADMISSION.kind,
             response: WireResponse {
                 uid: &id.uid,
                 allowed: self.allowed,

@@ -1,4 +1,5 @@
-//! The webhook thread: keeps the certificate fresh, the HTTPS server up and the registration true, until it is told to stop.
+//! A webhook thread: keeps the certificate fresh, the HTTPS server up and the registration true, until it is told to stop. There is
+//! one for admission and one for conversion, each only if a hook needs it; all they do differently is in their `Purpose`.
 //!
 //! ```text
 //! certificate -> HTTPS server -> registration -> wait -> look at certificate and registration again -> …
@@ -16,26 +17,26 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use jiff::Timestamp;
-use log::{debug, info, warn};
-use serde_json::Value;
+use log::{info, warn};
 
-use super::admission::{Admission, ReadSnapshot, Runner};
+use super::admission::Admission;
 use super::caller::Callers;
 pub(crate) use super::certificate::Wish;
-use super::plural::Plurals;
+use super::conversion::Conversion;
+use super::definition::Definitions;
 use super::pool::Pool;
 use super::probe::Readiness;
-pub(crate) use super::register::Address;
-pub(crate) use super::register::Announcement;
-use super::register::{self, Ensured};
+pub(crate) use super::register::{Address, Announcement};
+use super::register::{Configurations, Registration};
 use super::rotation::{Rotation, Step};
+pub(crate) use super::runner::Paces;
+use super::runner::{ReadSnapshot, Runner};
 use super::source::Offer;
 pub(crate) use super::source::{SecretPlace, Source};
 pub(crate) use super::tls::Files;
 use super::{Limits, Listen, Respond, Server, tls};
 use crate::executor::Executor;
 use crate::hook::Registry;
-use crate::hook::binding::AdmissionKind;
 use crate::kube::Client;
 use crate::message::Event;
 use crate::metrics::Metrics;
@@ -49,14 +50,71 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A certificate that nobody renews is warned about from here on.
 const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Names of the parts that readiness lists.
-const CERTIFICATE: &str = "certificate";
-const REGISTRATION: &str = "registration";
+
+/// Which of the two servers. The texts are parts that readiness lists, flags, names of threads and labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Admission,
+    Conversion,
+}
+
+impl Purpose {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Purpose::Admission => "admission",
+            Purpose::Conversion => "conversion",
+        }
+    }
+
+    pub(crate) fn thread(self) -> &'static str {
+        match self {
+            Purpose::Admission => "webhook",
+            Purpose::Conversion => "conversion-webhook",
+        }
+    }
+
+    /// How the names of its flags begin.
+    pub(crate) fn flags(self) -> &'static str {
+        match self {
+            Purpose::Admission => "--validating-webhook",
+            Purpose::Conversion => "--conversion-webhook",
+        }
+    }
+
+    pub(crate) fn port_flag(self) -> &'static str {
+        match self {
+            Purpose::Admission => "--validating-webhook-listen-port",
+            Purpose::Conversion => "--conversion-webhook-listen-port",
+        }
+    }
+
+    fn certificate(self) -> &'static str {
+        match self {
+            Purpose::Admission => "certificate",
+            Purpose::Conversion => "conversion-certificate",
+        }
+    }
+
+    fn registration(self) -> &'static str {
+        match self {
+            Purpose::Admission => "registration",
+            Purpose::Conversion => "conversion-registration",
+        }
+    }
+
+    /// Says what will be missing until the thread has done its work. To be called before the last other part is there, or the
+    /// operator would be ready for a moment without serving anything.
+    pub(crate) fn expect(self, readiness: &Readiness) {
+        readiness.lacks(self.certificate(), "not there yet");
+        readiness.lacks(self.registration(), "not done yet");
+    }
+}
 
 /// What the rest of the program lends to the thread.
 pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) paces: Paces,
     pub(crate) executor: Executor,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
@@ -67,7 +125,7 @@ pub(crate) struct Parts {
 /// What was asked for on the command line.
 pub(crate) struct Plan {
     pub(crate) source: Source,
-    pub(crate) announcement: Announcement,
+    pub(crate) address: Address,
     pub(crate) listen: Listen,
     /// Names of which a caller's certificate must bear one; empty for any.
     pub(crate) caller_names: Vec<String>,
@@ -82,9 +140,11 @@ pub(crate) struct Plan {
 
 /// Everything the thread works with.
 pub(crate) struct Webhook {
+    purpose: Purpose,
     parts: Parts,
     plan: Plan,
-    respond: Arc<Admission>,
+    respond: Arc<dyn Respond>,
+    limits: Limits,
 }
 
 /// What is in use at the moment.
@@ -92,65 +152,68 @@ struct Serving {
     server: Option<Server>,
     current: Option<Arc<tls::Current>>,
     rotation: Rotation,
-    plurals: Plurals,
+    registration: Box<dyn Registration>,
     /// What was said since everything was well: the same again would only bury what else is in the log.
     said: BTreeSet<String>,
     /// Once is enough: who deletes it later knows what stops.
     service_found: bool,
     pause: Duration,
     warned: Option<Timestamp>,
-    /// What hooks of earlier starts had registered was looked at. At most one kind is without hooks, or this thread would not run.
-    tidied: bool,
-}
-
-/// Says what will be missing until the thread has done its work. To be called before the last other part is there, or the operator
-/// would be ready for a moment without serving anything.
-pub(crate) fn expect(readiness: &Readiness) {
-    readiness.lacks(CERTIFICATE, "not there yet");
-    readiness.lacks(REGISTRATION, "not done yet");
 }
 
 impl Webhook {
-    /// Checks what can be checked before the API server is needed, so that a wrong file ends the start and not a night.
-    pub(crate) fn new(parts: Parts, plan: Plan) -> Result<Webhook, String> {
-        if let Source::Files { .. } = &plan.source {
-            let offer = plan.source.load(&parts.client)?;
-            tls::build(&offer.material).map_err(|error| error.to_string())?;
-        }
-        let callers = Callers::new(plan.caller_names.clone(), plan.caller_file.clone())?;
-        let runner = Runner {
-            executor: parts.executor.clone(),
-            metrics: Arc::clone(&parts.metrics),
-            snapshots: Arc::clone(&parts.snapshots),
-            proxy_hook_json: plan.proxy_hook_json,
-        };
-        let pool = Pool::new(plan.max_hooks, parts.events.clone());
-        let respond = Admission::new(
-            &parts.registry,
-            callers,
-            pool,
-            runner,
-            Arc::clone(&parts.readiness),
-        );
-        Ok(Webhook {
+    /// The thread for validating and mutating webhooks, and what it keeps registered.
+    pub(crate) fn admission(
+        parts: Parts,
+        plan: Plan,
+        announcement: Announcement,
+    ) -> Result<(Webhook, Box<dyn Registration>), String> {
+        let (callers, runner) = prepare(&parts, &plan)?;
+        let pool = Pool::new("executor", plan.max_hooks, parts.events.clone());
+        let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
+        let respond = Admission::new(registry, &parts.paces, callers, pool, runner, readiness);
+        let kept = Configurations::new(parts.client.clone(), Arc::clone(registry), announcement);
+        let webhook = Webhook {
+            purpose: Purpose::Admission,
             parts,
             plan,
             respond: Arc::new(respond),
-        })
+            limits: Limits::default(),
+        };
+        Ok((webhook, Box::new(kept)))
+    }
+
+    /// The thread for conversion webhooks, and what it keeps registered.
+    pub(crate) fn conversion(
+        parts: Parts,
+        plan: Plan,
+    ) -> Result<(Webhook, Box<dyn Registration>), String> {
+        let (callers, runner) = prepare(&parts, &plan)?;
+        let pool = Pool::new("converter", plan.max_hooks, parts.events.clone());
+        let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
+        let respond = Conversion::new(registry, &parts.paces, callers, pool, runner, readiness);
+        let kept = Definitions::new(parts.client.clone(), registry, plan.address.clone());
+        let webhook = Webhook {
+            purpose: Purpose::Conversion,
+            parts,
+            plan,
+            respond: Arc::new(respond),
+            limits: Limits::for_lists(),
+        };
+        Ok((webhook, Box::new(kept)))
     }
 
     /// The body of the thread. Returns when `stop` is disconnected, after the requests in flight were answered.
-    pub(crate) fn run(self, stop: &Receiver<Infallible>) {
+    pub(crate) fn run(self, registration: Box<dyn Registration>, stop: &Receiver<Infallible>) {
         let mut serving = Serving {
             server: None,
             current: None,
             rotation: Rotation::default(),
-            plurals: Plurals::new(self.parts.client.clone()),
+            registration,
             said: BTreeSet::new(),
             service_found: false,
             pause: Duration::ZERO,
             warned: None,
-            tidied: false,
         };
         loop {
             let pause = match self.round(&mut serving) {
@@ -200,13 +263,12 @@ impl Webhook {
             Err(reason) if serving.is_valid() => {
                 serving.complain(&reason, "still serving the previous certificate");
             }
-            Err(reason) => return Err(Failure::passing(CERTIFICATE, reason)),
+            Err(reason) => return Err(Failure::passing(self.purpose.certificate(), reason)),
         }
         self.listen(serving)?;
         self.watch_expiry(serving)
-            .map_err(|reason| Failure::passing(CERTIFICATE, reason))?;
+            .map_err(|reason| Failure::passing(self.purpose.certificate(), reason))?;
         self.look_for_service(serving);
-        serving.plurals.learn(&self.parts.registry);
         self.register(serving)?;
         self.count_connections(serving);
         if taken_well && !serving.said.is_empty() {
@@ -227,7 +289,7 @@ impl Webhook {
             return Ok(());
         }
         let identity = tls::build(&offer.material).map_err(|error| error.to_string())?;
-        let name = self.plan.announcement.server_name();
+        let name = self.plan.address.server_name();
         tls::check_bundle(&identity, &offer.bundle, &name).map_err(|error| error.to_string())?;
         if step == Step::Announce {
             serving.rotation.announce(offer);
@@ -253,12 +315,12 @@ impl Webhook {
         let server = Server::start(
             self.plan.listen,
             serving.current.clone(),
-            Limits::default(),
-            Arc::clone(&self.respond) as Arc<dyn Respond>,
+            self.limits,
+            Arc::clone(&self.respond),
             &self.parts.events,
         )
         .map_err(|error| Failure::Fatal(error.to_string()))?;
-        info!(address:% = server.address(); "Webhook server listens");
+        info!(server = self.purpose.name(), address:% = server.address(); "Webhook server listens");
         serving.server = Some(server);
         Ok(())
     }
@@ -268,7 +330,7 @@ impl Webhook {
     fn look_for_service(&self, serving: &mut Serving) {
         let Address::Service {
             namespace, name, ..
-        } = &self.plan.announcement.address
+        } = &self.plan.address
         else {
             return;
         };
@@ -281,7 +343,10 @@ impl Webhook {
         if !serving.service_found {
             serving.complain(
                 &format!("there is no Service {namespace}/{name}"),
-                "the API server cannot reach the webhooks; create it, or give --validating-webhook-url",
+                &format!(
+                    "the API server cannot reach the webhooks; create it, or give {}-url",
+                    self.purpose.flags()
+                ),
             );
         }
     }
@@ -295,14 +360,15 @@ impl Webhook {
         let counts = server.counts();
         let metrics = &self.parts.metrics;
         let open = counts.open.load(Ordering::Relaxed);
-        metrics.set("webhook_connections_open", &[], open as f64);
+        let labels = [("server", self.purpose.name())];
+        metrics.set("webhook_connections_open", &labels, open as f64);
         for (name, count) in [
             ("webhook_connections_shed_total", &counts.shed),
             ("webhook_handshakes_failed_total", &counts.handshakes_failed),
             ("webhook_panics_total", &counts.panics),
             ("webhook_requests_refused_total", &counts.refused),
         ] {
-            metrics.total(name, &[], count.load(Ordering::Relaxed) as f64);
+            metrics.total(name, &labels, count.load(Ordering::Relaxed) as f64);
         }
     }
 
@@ -321,16 +387,18 @@ impl Webhook {
             clippy::cast_precision_loss,
             reason = "seconds of a certificate's life are far below 2^52"
         )]
-        self.parts
-            .metrics
-            .set("webhook_certificate_expiry_seconds", &[], left as f64);
+        self.parts.metrics.set(
+            "webhook_certificate_expiry_seconds",
+            &[("server", self.purpose.name())],
+            left as f64,
+        );
         if left <= 0 {
             return Err(format!(
                 "the certificate expired at {}; replace it or let the operator make its own",
                 identity.not_after
             ));
         }
-        self.parts.readiness.has(CERTIFICATE);
+        self.parts.readiness.has(self.purpose.certificate());
         let self_managed = matches!(self.plan.source, Source::SelfManaged { .. });
         let soon = u64::try_from(left).is_ok_and(|left| left < EXPIRY_WARNING.as_secs());
         let said_today = serving
@@ -348,68 +416,31 @@ impl Webhook {
 
     fn register(&self, serving: &mut Serving) -> Result<(), Failure> {
         let bundle = serving.rotation.bundle();
-        for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
-            let webhooks = register::webhooks(
-                &self.parts.registry,
-                kind,
-                &self.plan.announcement,
-                &serving.plurals,
-                &bundle,
-            );
-            if webhooks.as_array().is_none_or(Vec::is_empty) {
-                self.retire(kind, &mut serving.tidied);
-            } else {
-                self.ensure(kind, &webhooks)?;
-            }
-        }
-        self.parts.readiness.has(REGISTRATION);
-        Ok(())
-    }
-
-    /// Hooks of this kind may have been there at an earlier start. It is looked at once: nobody else registers our address. Rights
-    /// for a kind without hooks are not demanded, so failing is no failure.
-    fn retire(&self, kind: AdmissionKind, tidied: &mut bool) {
-        if *tidied {
-            return;
-        }
-        let name = &self.plan.announcement.configuration_name;
-        match register::retire(&self.parts.client, kind, &self.plan.announcement) {
-            Ok(true) => {
-                info!(configurationName = name.as_str(), kind = kind.as_str(); "webhook configuration emptied: no hook of its kind is left");
-            }
-            Ok(false) => {}
-            Err(error) if error.is_forbidden() => {}
-            Err(error) => {
-                debug!(configurationName = name.as_str(), kind = kind.as_str(); "cannot look for webhooks of earlier hooks: {error}");
-                return;
-            }
-        }
-        *tidied = true;
-    }
-
-    fn ensure(&self, kind: AdmissionKind, webhooks: &Value) -> Result<(), Failure> {
-        let done = register::ensure(&self.parts.client, kind, &self.plan.announcement, webhooks);
-        let done = done.map_err(|error| Failure::Passing {
-            part: REGISTRATION,
-            reason: format!(
-                "cannot register {} webhooks: {error}",
-                kind.as_str().to_lowercase()
-            ),
-            at_least: error.retry_after(),
+        let renewed = serving.registration.renew(&bundle);
+        renewed.map_err(|error| Failure::Passing {
+            part: self.purpose.registration(),
+            reason: error.reason,
+            at_least: error.at_least,
         })?;
-        let count = webhooks.as_array().map_or(0, Vec::len);
-        let name = format!("{}-hooks", self.plan.announcement.configuration_name);
-        match done {
-            Ensured::AsItWas => {}
-            Ensured::Created => {
-                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration created");
-            }
-            Ensured::Restored => {
-                info!(configurationName = name.as_str(), kind = kind.as_str(), webhooks = count; "webhook configuration brought up to date");
-            }
-        }
+        self.parts.readiness.has(self.purpose.registration());
         Ok(())
     }
+}
+
+/// Checks what can be checked before the API server is needed, so that a wrong file ends the start and not a night.
+fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
+    if let Source::Files { .. } = &plan.source {
+        let offer = plan.source.load(&parts.client)?;
+        tls::build(&offer.material).map_err(|error| error.to_string())?;
+    }
+    let callers = Callers::new(plan.caller_names.clone(), plan.caller_file.clone())?;
+    let runner = Runner {
+        executor: parts.executor.clone(),
+        metrics: Arc::clone(&parts.metrics),
+        snapshots: Arc::clone(&parts.snapshots),
+        proxy_hook_json: plan.proxy_hook_json,
+    };
+    Ok((callers, runner))
 }
 
 impl Serving {

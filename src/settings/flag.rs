@@ -62,7 +62,7 @@ impl Topic {
             Topic::Log => "Log",
             Topic::Serving => "Metrics, probes and stopping",
             Topic::Admission => "Validating and mutating webhooks",
-            Topic::Conversion => "Conversion webhooks (not served yet: accepted, without effect)",
+            Topic::Conversion => "Conversion webhooks",
             Topic::Debugging => "Debugging",
         }
     }

@@ -36,6 +36,13 @@ pub(crate) const ADMISSION_FILES: DefaultFiles = DefaultFiles {
     ca: "/validating-certs/ca.crt",
 };
 
+/// The same for conversion.
+pub(crate) const CONVERSION_FILES: DefaultFiles = DefaultFiles {
+    server_cert: "/conversion-certs/tls.crt",
+    server_key: "/conversion-certs/tls.key",
+    ca: "/conversion-certs/ca.crt",
+};
+
 /// The three files of a serving certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DefaultFiles {
@@ -169,7 +176,7 @@ pub(crate) struct Webhook {
     pub(crate) service_port: u16,
     /// Announced instead of the Service, without a slash at the end.
     pub(crate) url: Option<String>,
-    /// Set only when named explicitly; see `ADMISSION_FILES` for what is tried otherwise.
+    /// Set only when named explicitly; see `ADMISSION_FILES` and `CONVERSION_FILES` for what is tried otherwise.
     pub(crate) server_cert: Option<PathBuf>,
     pub(crate) server_key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,

@@ -16,6 +16,7 @@ fn the_demo_tells_its_story_and_ends_well() {
         "denied the request: Deployment web has no owner",
         "Warning: container shell: image busybox has no fixed version",
         r#"{"limits":{"memory":"256Mi"},"requests":{"cpu":"50m","memory":"64Mi"}}"#,
+        r#"web.example.com/v1 {"listen":{"host":"shop.example.com","port":443}}"#,
         "webhook configuration created",
     ] {
         assert!(told.contains(line), "{line}:\n{told}");

@@ -15,6 +15,8 @@ mod attack;
 mod callers;
 /// The serving certificate, and its changes.
 mod certificates;
+/// Objects of a custom resource in every version, through hooks.
+mod conversion;
 /// The README's first command.
 mod demo;
 /// The cases of Kubernetes itself.

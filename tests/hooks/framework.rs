@@ -424,6 +424,26 @@ fn large_contexts_pass_unharmed() {
 }
 
 #[test]
+fn objects_are_converted_to_the_version_of_the_rule_with_or_without_its_group() {
+    for (to, expected) in [("v2", "x.io/v2"), ("y.io/v2", "y.io/v2")] {
+        let context = json!([{
+            "binding": "b", "type": "Conversion", "fromVersion": "v1", "toVersion": to,
+            "review": { "request": { "objects": [
+                { "apiVersion": "x.io/v1", "spec": { "n": 1 } }, { "apiVersion": "x.io/v1", "spec": {} },
+            ] } },
+        }]);
+        let body = "__on_conversion::b() { hook::convert '.spec.m = .spec.n | del(.spec.n)'; }";
+        assert_eq!(
+            bash(body, &context).json(),
+            json!({ "convertedObjects": [
+                { "apiVersion": expected, "spec": { "m": 1 } },
+                { "apiVersion": expected, "spec": { "m": null } },
+            ] })
+        );
+    }
+}
+
+#[test]
 fn the_answer_functions_write_one_json_object() {
     let odd = "a \"quoted\" \\ back\\nslash & <é>\n\ttab\u{1}";
     let readable = "a \"quoted\" \\ back\\nslash & <é>\n\ttab ";
@@ -447,6 +467,10 @@ fn the_answer_functions_write_one_json_object() {
             json!({ "allowed": true, "patch": [{ "op": "remove", "path": "/a" }] }),
         ),
         ("hook::deny no; hook::allow", json!({ "allowed": true })),
+        (
+            "hook::fail_conversion \"$ODD\"",
+            json!({ "failedMessage": readable }),
+        ),
         // Older hooks know the file by this name only.
         (
             "unset ADMISSION_RESPONSE_PATH; hook::allow",

@@ -71,7 +71,8 @@ fn run(mut command: Command, context: &str) -> Finished {
     command
         .env("BINDING_CONTEXT_PATH", place.write("context.json", context))
         .env("ADMISSION_RESPONSE_PATH", &answer)
-        .env("VALIDATING_RESPONSE_PATH", &answer);
+        .env("VALIDATING_RESPONSE_PATH", &answer)
+        .env("CONVERSION_RESPONSE_PATH", &answer);
     let output = finish(&mut command);
     Finished {
         status: output.status.code(),

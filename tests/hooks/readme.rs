@@ -160,6 +160,40 @@ fn the_printed_count_of_pods_is_a_metric_for_each_node() {
 }
 
 #[test]
+fn the_printed_conversion_goes_both_ways_and_fails_with_a_message() {
+    let place = Workplace::new();
+    let script = printed(&place, "convert-crontabs.sh");
+    let binding = &config(command(&script))["kubernetesCustomResourceConversion"][0];
+    assert_eq!(binding["crdName"], "crontabs.stable.example.com");
+    let object = |version: &str, spec: Value| {
+        let meta = json!({ "name": "a", "labels": { "kept": "yes" } });
+        json!({ "apiVersion": format!("stable.example.com/{version}"), "metadata": meta, "spec": spec })
+    };
+    let convert = |from: &str, to: &str, spec: Value| {
+        let request = json!({ "objects": [object(from, spec)] });
+        let context = json!([{
+            "binding": "crontabs", "type": "Conversion", "fromVersion": from, "toVersion": to,
+            "review": { "request": request },
+        }]);
+        run(command(&script), &context.to_string()).json()
+    };
+    let old = json!({ "crontab": "5 4 * * 1" });
+    let new = json!({ "minute": "5", "hour": "4", "day": "*", "month": "*", "weekday": "1" });
+    assert_eq!(
+        convert("v1alpha1", "v1", old.clone()),
+        json!({ "convertedObjects": [object("v1", new.clone())] })
+    );
+    assert_eq!(
+        convert("v1", "v1alpha1", new),
+        json!({ "convertedObjects": [object("v1alpha1", old)] })
+    );
+    assert_eq!(
+        convert("v1alpha1", "v1", json!({ "crontab": "5 4" })),
+        json!({ "failedMessage": "spec.crontab must have five fields" })
+    );
+}
+
+#[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
     assert_eq!(readme.matches("<!-- hook: ").count(), 4);

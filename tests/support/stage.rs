@@ -20,6 +20,8 @@ use super::{
 
 /// Where the operator serves webhooks unless a flag says otherwise.
 pub(crate) const WEBHOOK_PORT: u16 = 9680;
+/// The same for conversion.
+pub(crate) const CONVERSION_PORT: u16 = 9681;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -82,11 +84,13 @@ impl<'a> Stage<'a> {
         let api = plane.api();
         let env = Env::new();
         let url = format!("https://{}:{WEBHOOK_PORT}", env.address());
+        let conversion_url = format!("https://{}:{CONVERSION_PORT}", env.address());
         let env = env
             .kubeconfig(&plane.admin())
             .env("SHELL_OPERATOR_NAMESPACE", &label)
             .env("VALIDATING_WEBHOOK_CONFIGURATION_NAME", &label)
             .env("VALIDATING_WEBHOOK_URL", &url)
+            .env("CONVERSION_WEBHOOK_URL", &conversion_url)
             // Nothing but the API server of the tests has to learn that it stops.
             .env("SHELL_OPERATOR_STOP_DRAIN_DELAY", "0s");
         let stage = Stage {

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 #
-# Ready-made answers of an admission hook. Each function writes the whole answer file, so the last call counts, and
-# starts no process. The original has none of these; a hook that must also run there writes the file itself.
+# Ready-made answers of an admission or conversion hook. Each function writes the whole answer file, so the last call
+# counts; those for admission start no process. The original has none of these; a hook that must also run there writes
+# the file itself.
 
 # hook::allow: the request may pass.
 hook::allow() {
@@ -35,6 +36,21 @@ hook::warn() {
 # hook::patch <JSON Patch array>: the request may pass after these changes. For mutating bindings only.
 hook::patch() {
   hook::_answer "{\"allowed\":true,\"patch\":$1}"
+}
+
+# hook::convert <jq filter>: every object of the request, changed by the filter, in the version that is asked for.
+hook::convert() {
+  context::jq -c ".toVersion as \$to | {convertedObjects: [
+    .review.request.objects[]
+    | .apiVersion |= if \$to | contains(\"/\") then \$to else sub(\"[^/]*\$\"; \$to) end
+    | ($1)]}" >"$CONVERSION_RESPONSE_PATH"
+}
+
+# hook::fail_conversion <message>: the objects cannot be converted, and the user reads why.
+hook::fail_conversion() {
+  local REPLY
+  hook::_json_string "$1"
+  printf '{"failedMessage":%s}\n' "$REPLY" >"$CONVERSION_RESPONSE_PATH"
 }
 
 # Writes $1 as the answer, replacing an earlier one.

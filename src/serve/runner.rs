@@ -1,0 +1,266 @@
+//! One run of one hook for somebody who waits for its answer: the rate limit, the context with its snapshots, the process, its log
+//! lines and its metrics. Runs on executor threads; shared by admission and conversion, which make of the outcome what they need.
+//!
+//! It owns each hook's rate limit. It never decides anything and never answers anybody.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::warn;
+
+use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
+use crate::hook::context::{self, BindingContext, Reason, write_contexts};
+use crate::hook::metric::{Batch, MetricError};
+use crate::hook::response::ResponseError;
+use crate::hook::{Hook, Registry};
+use crate::logger::HookLog;
+use crate::message::{BindingId, Snapshot};
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+
+/// Reads the objects of a kubernetes binding at this moment.
+pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
+
+/// The rate limit of each hook, in hook order; one for all its bindings.
+#[derive(Clone)]
+pub(crate) struct Paces(Vec<Arc<Pace>>);
+
+impl Paces {
+    pub(crate) fn new(registry: &Registry) -> Paces {
+        let pace = |hook: &Hook| {
+            let limit = hook.config.rate_limit;
+            let (interval, burst) =
+                limit.map_or((Duration::ZERO, 1), |limit| (limit.interval, limit.burst));
+            Arc::new(Pace::every(interval, burst))
+        };
+        Paces(registry.hooks.iter().map(pace).collect())
+    }
+}
+
+/// A hook and the binding it is run for.
+pub(crate) struct Target {
+    pub(crate) hook: String,
+    pub(crate) binding: String,
+    path: PathBuf,
+    /// The snapshots that the hook gets to see, by name.
+    snapshots: Vec<(String, BindingId)>,
+    pace: Option<Arc<Pace>>,
+}
+
+impl Target {
+    /// `included` are the kubernetes bindings whose objects the binding asks for; a group has been expanded into names already
+    /// (SO-46).
+    pub(crate) fn new(
+        index: usize,
+        hook: &Hook,
+        binding: &str,
+        included: &[String],
+        paces: &Paces,
+    ) -> Target {
+        let named = |name: &String| {
+            let mut bindings = hook.config.kubernetes.iter();
+            let position = bindings.position(|known| known.name == *name)?;
+            let id = BindingId {
+                hook: index,
+                binding: position,
+            };
+            Some((name.clone(), id))
+        };
+        Target {
+            hook: hook.name.clone(),
+            binding: binding.to_owned(),
+            path: hook.path.clone(),
+            snapshots: included.iter().filter_map(named).collect(),
+            pace: paces.0.get(index).cloned(),
+        }
+    }
+}
+
+/// What an executor thread needs for a run.
+pub(crate) struct Runner {
+    pub(crate) executor: Executor,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) snapshots: ReadSnapshot,
+    pub(crate) proxy_hook_json: bool,
+}
+
+impl Runner {
+    /// Waits for the hook's turn, runs it once and hands what it left to `judge`; counts the run as failed if that fails.
+    pub(crate) fn run<T>(
+        &self,
+        target: &Target,
+        asked: &Asked<'_>,
+        judge: impl FnOnce(&Outcome) -> Result<T, Undecided>,
+    ) -> Result<T, Undecided> {
+        let began = Instant::now();
+        let has_turn = |pace: &Arc<Pace>| pace.wait_until(asked.deadline);
+        let run = if target.pace.as_ref().is_none_or(has_turn) {
+            self.execute(target, asked)
+        } else {
+            Err(Undecided::RateLimit)
+        };
+        let judged = run.and_then(|outcome| {
+            self.count_usage(target, &outcome.usage);
+            let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
+            let judged = judge(&outcome)?;
+            if !outcome.patches.is_empty() {
+                warn!(
+                    hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid;
+                    "object patches of webhook hooks are not applied by this version"
+                );
+            }
+            // AW-34: a dry run leaves no trace.
+            if !asked.dry_run {
+                metrics.apply(&target.hook, &self.metrics);
+            }
+            Ok(judged)
+        });
+        self.count(target, began.elapsed(), judged.is_ok());
+        judged
+    }
+
+    fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {
+        let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
+        let labels = [
+            ("hook", hook),
+            ("binding", binding),
+            ("event", asked.event),
+            ("uid", asked.uid),
+        ];
+        let mut output = HookLog::new(self.proxy_hook_json, &labels);
+        // Read now, so that the hook sees what is true at the moment of its decision.
+        let copies: Vec<(&str, Snapshot)> = target
+            .snapshots
+            .iter()
+            .map(|(name, id)| (name.as_str(), (self.snapshots)(*id)))
+            .collect();
+        let mut write_input = |file: &mut dyn std::io::Write| {
+            let snapshots: Vec<context::Snapshot<'_>> = copies
+                .iter()
+                .map(|(name, items)| context::Snapshot { name, items })
+                .collect();
+            let context = BindingContext {
+                reason: asked.reason,
+                snapshots: &snapshots,
+            };
+            write_contexts(file, &[context])
+        };
+        let outcome = self.executor.run(Run {
+            hook_name: hook,
+            path: &target.path,
+            kind: asked.kind,
+            write_input: &mut write_input,
+            deadline: Some(asked.deadline),
+            output: &mut |stream, text| match stream {
+                Stream::Stdout => output.stdout(text),
+                Stream::Stderr => output.stderr(text),
+            },
+        });
+        output.finish();
+        outcome.map_err(Undecided::Run)
+    }
+
+    fn count_usage(&self, target: &Target, usage: &Usage) {
+        for (name, spent) in [
+            ("hook_run_user_cpu_seconds", usage.user),
+            ("hook_run_sys_cpu_seconds", usage.system),
+        ] {
+            self.metrics
+                .observe(name, &labels(target), spent.as_secs_f64());
+        }
+        if let Some(kib) = usage.most_memory {
+            let bytes = f64::from(kib) * 1024.0;
+            self.metrics
+                .set("hook_run_max_rss_bytes", &labels(target), bytes);
+        }
+    }
+
+    fn count(&self, target: &Target, elapsed: Duration, decided: bool) {
+        let labels = labels(target);
+        self.metrics
+            .observe("hook_run_seconds", &labels, elapsed.as_secs_f64());
+        let (success, errors) = if decided { (1.0, 0.0) } else { (0.0, 1.0) };
+        self.metrics.add("hook_run_success_total", &labels, success);
+        self.metrics.add("hook_run_errors_total", &labels, errors);
+        self.metrics
+            .add("hook_run_allowed_errors_total", &labels, 0.0);
+    }
+}
+
+/// Runs for a review are in no queue.
+fn labels(target: &Target) -> [(&'static str, &str); 3] {
+    [
+        ("hook", &target.hook),
+        ("binding", &target.binding),
+        ("queue", ""),
+    ]
+}
+
+/// What a hook is asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) kind: RunKind,
+    pub(crate) reason: Reason<'a>,
+    /// The section of the hook's configuration, for log lines.
+    pub(crate) event: &'static str,
+    /// The review's, for log lines.
+    pub(crate) uid: &'a str,
+    pub(crate) dry_run: bool,
+    pub(crate) deadline: Instant,
+}
+
+/// Why a hook did not decide.
+#[derive(Debug)]
+pub(crate) enum Undecided {
+    RateLimit,
+    Run(RunError),
+    Response(ResponseError),
+    Metrics(MetricError),
+    /// What it answered does not fit the question.
+    Unfit(String),
+}
+
+impl std::fmt::Display for Undecided {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Undecided::RateLimit => write!(
+                formatter,
+                "no turn under the hook's settings.executionMinInterval before the deadline"
+            ),
+            Undecided::Run(error) => write!(formatter, "{error}"),
+            Undecided::Response(error) => write!(formatter, "{error}"),
+            Undecided::Metrics(error) => write!(formatter, "{error}"),
+            Undecided::Unfit(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl Undecided {
+    /// What may be told to whoever was refused: nothing that the hook printed.
+    pub(crate) fn reason(&self, limit: Duration) -> String {
+        match self {
+            Undecided::RateLimit => format!(
+                "not run within {} because of its rate limit",
+                seconds(limit)
+            ),
+            Undecided::Run(RunError {
+                failure: Failure::TimedOut { .. },
+                ..
+            }) => format!("killed after {}, its time limit", seconds(limit)),
+            Undecided::Run(error) => error.reason(),
+            // SO-43: word for word.
+            Undecided::Response(_) => "invalid response".to_owned(),
+            Undecided::Metrics(_) => "invalid metrics".to_owned(),
+            Undecided::Unfit(reason) => reason.clone(),
+        }
+    }
+}
+
+/// What is told about a hook that failed, in the words of SO-43.
+pub(crate) fn failure(hook: &str, reason: &str) -> String {
+    format!("Shell-operator hook '{hook}' error: {reason}.")
+}
+
+pub(crate) fn seconds(limit: Duration) -> String {
+    format!("{} s", limit.as_secs_f64())
+}
