@@ -19,10 +19,11 @@ use self::parts::KILL_GRACE;
 use crate::executor::{Capture, Executor};
 use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
-use crate::kube::{Client, Discovery};
+use crate::kube::{Client, Discovery, Patcher};
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
 use crate::monitor::Monitors;
+use crate::operation::Perform;
 use crate::queue;
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::{self, Listen, Server, webhook};
@@ -69,6 +70,9 @@ struct Operator {
     metrics: Arc<Metrics>,
     executor: Executor,
     client: Client,
+    discovery: Arc<Discovery>,
+    /// What changes objects for hooks.
+    patcher: Arc<Patcher>,
     probe: Server,
     registry: Option<Arc<Registry>>,
     /// Dropping it stops the waiting threads.
@@ -119,6 +123,9 @@ impl Operator {
         ]));
         let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
         let client = parts::observed(&client, &metrics);
+        let discovery = Arc::new(Discovery::new(client.clone(), DISCOVERY_PACE));
+        let patching = parts::connect_patcher(&settings, &executor)?;
+        let patching = parts::observed(&patching, &metrics);
         let probe = Server::start(
             Listen {
                 name: "probe",
@@ -142,6 +149,8 @@ impl Operator {
             metrics,
             executor,
             client,
+            patcher: Arc::new(Patcher::new(patching, Arc::clone(&discovery))),
+            discovery,
             probe,
             registry: None,
             stop: Some(stop),
@@ -256,7 +265,7 @@ impl Operator {
     fn start_flow(&mut self, registry: &Arc<Registry>) -> Result<(), String> {
         let monitors = Monitors::new(
             self.client.clone(),
-            Arc::new(Discovery::new(self.client.clone(), DISCOVERY_PACE)),
+            Arc::clone(&self.discovery),
             Arc::clone(registry),
             self.events.clone(),
             Arc::clone(&self.metrics),
@@ -267,6 +276,7 @@ impl Operator {
             monitors: Arc::new(monitors.clone()),
             metrics: Arc::clone(&self.metrics),
             events: self.events.clone(),
+            operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             proxy_hook_json: self.settings.log.proxy_hook_json,
         };
         let flow = Flow::start(parts, self.stopped.clone())
@@ -298,6 +308,7 @@ impl Operator {
             readiness: Arc::clone(&self.readiness),
             metrics: Arc::clone(&self.metrics),
             snapshots: Arc::new(move |id| monitors.snapshot(id)),
+            operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             events: self.events.clone(),
         };
         let webhook = webhook::Webhook::new(parts, serving::plan(&self.settings, &self.client)?)?;
@@ -343,6 +354,8 @@ impl Operator {
         // The webhook thread closes its listener and answers what is in flight; schedules end.
         self.stop = None;
         self.wait_for_ends(&mut awaited, self.settings.stop.grace_period);
+        // A hook that ended in time has had its changes made until here.
+        self.patcher.stop();
         // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);

@@ -30,6 +30,7 @@ use crate::executor::Executor;
 use crate::hook::{Hook, Registry};
 use crate::message::{BindingId, Event, Snapshot, Task, Work};
 use crate::metrics::Metrics;
+use crate::operation::Perform;
 use crate::pace::Pace;
 use crate::threads;
 
@@ -52,6 +53,8 @@ pub(crate) struct Parts {
     pub(crate) monitors: Arc<dyn Monitors>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Sender<Event>,
+    /// Carries out what hooks want changed in the cluster.
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) proxy_hook_json: bool,
 }
 
@@ -72,6 +75,7 @@ impl Queues {
             monitors,
             metrics,
             events,
+            operations,
             proxy_hook_json,
         } = parts;
         let queues = Queues {
@@ -86,6 +90,7 @@ impl Queues {
         let runner = Arc::new(Runner {
             executor,
             monitors: Arc::clone(&monitors),
+            operations,
             proxy_hook_json,
         });
         for (name, pending) in &queues.lanes {

@@ -17,6 +17,7 @@ use crate::hook::binding::{ON_STARTUP, Version};
 use crate::hook::context::{self, BindingContext, Reason, write_contexts};
 use crate::logger::HookLog;
 use crate::message::{BindingId, Cause, HookRun, Origin, Snapshot};
+use crate::operation::{Order, Perform, Scope, Undone};
 
 /// Who a run is, in logs and metrics: the first of the tasks that were joined.
 #[derive(Clone, Copy)]
@@ -58,6 +59,7 @@ impl<'a> Labels<'a> {
 pub(super) struct Runner {
     pub(super) executor: Executor,
     pub(super) monitors: Arc<dyn Monitors>,
+    pub(super) operations: Arc<dyn Perform>,
     pub(super) proxy_hook_json: bool,
 }
 
@@ -95,21 +97,52 @@ impl Runs for Runner {
             },
         });
         output.finish();
-        let outcome = outcome.map_err(|error| match error.failure {
-            Failure::Stopped => RunFailure::Stopped,
-            _ => RunFailure::Failed(error.to_string()),
+        let outcome = outcome.map_err(|error| {
+            let changed = self.change_objects(&error.patches.0, Scope::DespiteFailure, labels);
+            if let Err(RunFailure::Failed(reason)) = changed {
+                warn!(hook = labels.hook, binding = labels.binding, queue = labels.queue, error = reason.as_str();
+                    "object operations of a failed run are not all carried out");
+            }
+            match error.failure {
+                Failure::Stopped => RunFailure::Stopped,
+                _ => RunFailure::Failed(error.to_string()),
+            }
         })?;
-        apply(hook, &outcome)?;
+        self.apply(&outcome, labels)?;
         Ok(outcome.usage)
     }
 }
 
-/// What a hook asked for by the files it left. An error fails the run.
-fn apply(hook: &Hook, outcome: &Outcome) -> Result<(), RunFailure> {
-    if !outcome.metrics.is_empty() || !outcome.patches.is_empty() {
-        warn!(hook = hook.name.as_str(); "object patches and metrics of hooks are not applied by this version");
+impl Runner {
+    /// What a hook asked for by the files it left. An error fails the run.
+    fn apply(&self, outcome: &Outcome, labels: &Labels<'_>) -> Result<(), RunFailure> {
+        self.change_objects(&outcome.patches, Scope::All, labels)?;
+        if !outcome.metrics.is_empty() {
+            warn!(hook = labels.hook; "metrics of hooks are not applied by this version");
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn change_objects(
+        &self,
+        file: &[u8],
+        scope: Scope,
+        labels: &Labels<'_>,
+    ) -> Result<(), RunFailure> {
+        let order = Order {
+            file,
+            scope,
+            until: None,
+            hook: labels.hook,
+            binding: labels.binding,
+        };
+        self.operations
+            .perform(&order)
+            .map_err(|undone| match undone {
+                Undone::Stopped => RunFailure::Stopped,
+                Undone::Failed(reason) => RunFailure::Failed(reason),
+            })
+    }
 }
 
 pub(super) fn binding_name(hook: &Hook, origin: Origin) -> &str {

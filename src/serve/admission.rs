@@ -30,6 +30,7 @@ use crate::hook::{self, Hook, Registry};
 use crate::logger::HookLog;
 use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
+use crate::operation::{Order, Perform, Scope, Undone};
 use crate::pace::Pace;
 use crate::threads::panic_text;
 
@@ -66,6 +67,8 @@ pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    /// Carries out what hooks want changed in the cluster.
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) proxy_hook_json: bool,
 }
 
@@ -208,10 +211,28 @@ impl Runner {
         } else {
             Err(Undecided::RateLimit)
         };
-        let verdict = run.and_then(|outcome| {
-            self.count_usage(hook, binding, &outcome.usage);
-            verdict(&outcome, question, target)
-        });
+        let verdict = match run {
+            Ok(outcome) => {
+                self.count_usage(hook, binding, &outcome.usage);
+                let answer = verdict(&outcome, question, target);
+                answer.and_then(|answer| {
+                    self.change_objects(&outcome.patches, Scope::All, question, target, deadline)?;
+                    Ok(answer)
+                })
+            }
+            Err(undecided) => {
+                if let Undecided::Run(RunError { patches, .. }) = &undecided {
+                    let scope = Scope::DespiteFailure;
+                    let changed =
+                        self.change_objects(&patches.0, scope, question, target, deadline);
+                    if let Err(error) = changed {
+                        warn!(hook = hook, binding = binding, uid = uid, error:% = error;
+                            "object operations of a failed run are not all carried out");
+                    }
+                }
+                Err(undecided)
+            }
+        };
         self.count(hook, binding, began.elapsed(), verdict.is_ok());
         match verdict {
             Ok(answer) => {
@@ -234,6 +255,30 @@ impl Runner {
                 failed(hook, &undecided.reason(limit))
             }
         }
+    }
+
+    /// AW-34: a dry run changes nothing, whatever the hook wrote.
+    fn change_objects(
+        &self,
+        file: &[u8],
+        scope: Scope,
+        question: &Question,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<(), Undecided> {
+        let order = Order {
+            file,
+            scope: if question.dry_run {
+                Scope::Check
+            } else {
+                scope
+            },
+            until: Some(deadline),
+            hook: &target.hook,
+            binding: &target.binding.name,
+        };
+        let done = self.operations.perform(&order);
+        done.map_err(Undecided::Operations)
     }
 
     fn run(
@@ -334,8 +379,8 @@ fn verdict(outcome: &Outcome, question: &Question, target: &Target) -> Result<An
     for advice in &answer.advice {
         warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "{advice}");
     }
-    if !outcome.patches.is_empty() || !outcome.metrics.is_empty() {
-        warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "object patches and metrics of admission hooks are not applied by this version");
+    if !outcome.metrics.is_empty() {
+        warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "metrics of admission hooks are not applied by this version");
     }
     let verdict = answer.verdict;
     Ok(Answer {
@@ -357,6 +402,7 @@ enum Undecided {
     RateLimit,
     Run(RunError),
     Response(ResponseError),
+    Operations(Undone),
 }
 
 impl std::fmt::Display for Undecided {
@@ -368,6 +414,13 @@ impl std::fmt::Display for Undecided {
             ),
             Undecided::Run(error) => write!(formatter, "{error}"),
             Undecided::Response(error) => write!(formatter, "{error}"),
+            Undecided::Operations(Undone::Stopped) => {
+                write!(
+                    formatter,
+                    "its object operations were cut short, the operator is stopping"
+                )
+            }
+            Undecided::Operations(Undone::Failed(reason)) => write!(formatter, "{reason}"),
         }
     }
 }
@@ -387,6 +440,7 @@ impl Undecided {
             Undecided::Run(error) => error.reason(),
             // SO-43: word for word.
             Undecided::Response(_) => "invalid response".to_owned(),
+            Undecided::Operations(_) => "its object operations failed".to_owned(),
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::hook::binding::AdmissionKind;
 use crate::kube::Client;
 use crate::message::Event;
 use crate::metrics::Metrics;
+use crate::operation::Perform;
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -61,6 +62,7 @@ pub(crate) struct Parts {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) events: Sender<Event>,
 }
 
@@ -122,6 +124,7 @@ impl Webhook {
             executor: parts.executor.clone(),
             metrics: Arc::clone(&parts.metrics),
             snapshots: Arc::clone(&parts.snapshots),
+            operations: Arc::clone(&parts.operations),
             proxy_hook_json: plan.proxy_hook_json,
         };
         let pool = Pool::new(plan.max_hooks, parts.events.clone());
