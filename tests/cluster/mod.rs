@@ -23,6 +23,8 @@ mod e2e;
 mod hanging;
 /// Requests that come all the time.
 mod load;
+/// Changes that hooks ask for.
+mod operations;
 /// An API server that is away.
 mod outage;
 /// Many reviews at once, and the end.
