@@ -4,7 +4,6 @@
 //! hold up those behind it, as in the original; only a server that does not answer at all ends the run's operations early, because
 //! each would wait for it in vain. Every failure is one line in the log; the returned error sums up.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, error, info};
@@ -27,15 +26,17 @@ const SILENCE_LIMIT: usize = 3;
 /// Its client should be nobody else's: `stop` shuts it down.
 pub(crate) struct Patcher {
     client: Client,
-    discovery: Arc<Discovery>,
+    discovery: Discovery,
     rest: Rest,
 }
 
 impl Patcher {
-    pub(crate) fn new(client: Client, discovery: Arc<Discovery>) -> Patcher {
+    /// A kind that is not known is asked for again after `pace`.
+    pub(crate) fn new(client: Client, pace: Duration) -> Patcher {
         Patcher {
+            // With the same client, because another may be shut down while hooks still have their changes made.
+            discovery: Discovery::new(client.clone(), pace),
             client,
-            discovery,
             rest: Rest::default(),
         }
     }

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::client::{Client, Limits};
 use super::config::ClusterConfig;
-use super::discovery::Discovery;
 use super::patcher::Patcher;
 use super::scripted::{Seen, Server, answer, no_limits};
 use crate::operation::{Order, Perform, Scope, Undone};
@@ -35,8 +34,7 @@ fn server(script: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static
 fn patcher(server: &Server, limits: Limits) -> Patcher {
     let no_plugin = Arc::new(|_: &_| Err("no plugin".to_owned()));
     let client = Client::new(ClusterConfig::plain(&server.url()), limits, no_plugin).unwrap();
-    let discovery = Discovery::new(server.client(), Duration::from_secs(600));
-    Patcher::new(client, Arc::new(discovery))
+    Patcher::new(client, Duration::from_secs(600))
 }
 
 fn order(file: &str) -> Order<'_> {
@@ -289,7 +287,7 @@ fn operations_end_with_the_time_of_the_run() {
     let server = server(|_, stream| stream.write_all(&answer(200, "", "{}")).is_ok());
     let slow = Limits {
         qps: 0.001,
-        burst: 2,
+        burst: 4,
         deadline: Duration::from_secs(20),
     };
     let patcher = patcher(&server, slow);
@@ -322,7 +320,7 @@ fn the_limit_of_calls_holds_and_a_stop_ends_the_wait() {
     let server = server(|_, stream| stream.write_all(&answer(200, "", "{}")).is_ok());
     let slow = Limits {
         qps: 0.001,
-        burst: 2,
+        burst: 4,
         deadline: Duration::from_secs(20),
     };
     let patcher = patcher(&server, slow);

@@ -70,7 +70,6 @@ struct Operator {
     metrics: Arc<Metrics>,
     executor: Executor,
     client: Client,
-    discovery: Arc<Discovery>,
     /// What changes objects for hooks.
     patcher: Arc<Patcher>,
     probe: Server,
@@ -123,7 +122,6 @@ impl Operator {
         ]));
         let metrics = Arc::new(Metrics::new(&settings.metrics_prefix));
         let client = parts::observed(&client, &metrics);
-        let discovery = Arc::new(Discovery::new(client.clone(), DISCOVERY_PACE));
         let patching = parts::connect_patcher(&settings, &executor)?;
         let patching = parts::observed(&patching, &metrics);
         let probe = Server::start(
@@ -149,8 +147,7 @@ impl Operator {
             metrics,
             executor,
             client,
-            patcher: Arc::new(Patcher::new(patching, Arc::clone(&discovery))),
-            discovery,
+            patcher: Arc::new(Patcher::new(patching, DISCOVERY_PACE)),
             probe,
             registry: None,
             stop: Some(stop),
@@ -265,7 +262,7 @@ impl Operator {
     fn start_flow(&mut self, registry: &Arc<Registry>) -> Result<(), String> {
         let monitors = Monitors::new(
             self.client.clone(),
-            Arc::clone(&self.discovery),
+            Arc::new(Discovery::new(self.client.clone(), DISCOVERY_PACE)),
             Arc::clone(registry),
             self.events.clone(),
             Arc::clone(&self.metrics),

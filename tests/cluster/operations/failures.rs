@@ -48,7 +48,7 @@ fn a_failed_operation_is_named_and_the_others_are_carried_out() {
         ),
         site.on("JQPatch", "there", &json!({ "jqFilter": "error" })),
         site.on("JQPatch", "there", &json!({ "jqFilter": ".metadata.name" })),
-        json!({ "operation": "Delete", "kind": "Gadget", "name": "x" }),
+        json!({ "operation": "Delete", "kind": "Nowhere", "name": "x" }),
         ignored,
         filtered,
         site.on("MergePatch", "there", &merge),
@@ -71,7 +71,7 @@ fn a_failed_operation_is_named_and_the_others_are_carried_out() {
         format!(
             "Filter object v1/ConfigMap/{namespace}/there: document 5, JQPatch: the jqFilter must make one object"
         ),
-        "Delete object Gadget/x: document 6, Delete: ".to_owned(),
+        "Delete object Nowhere/x: document 6, Delete: ".to_owned(),
     ] {
         assert!(error.contains(&expected), "{expected}\n{error}");
     }
