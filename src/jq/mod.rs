@@ -6,6 +6,7 @@
 //! a module or write to our output. Differences from C jq are those of the jaq library.
 
 mod assign;
+mod bound;
 
 use std::fmt;
 
@@ -66,6 +67,8 @@ pub(crate) enum Error {
     Run(String),
     /// The result is nested deeper than `MAX_RESULT_DEPTH`.
     TooDeep,
+    /// A program that may be anything could end the process, so it is not compiled.
+    Unsafe(&'static str),
 }
 
 impl fmt::Display for Error {
@@ -75,6 +78,7 @@ impl fmt::Display for Error {
             Self::Undefined(names) => write!(out, "not defined: {names}"),
             Self::Input(detail) => write!(out, "the input is not JSON: {detail}"),
             Self::Run(detail) => write!(out, "{detail}"),
+            Self::Unsafe(reason) => out.write_str(reason),
             Self::TooDeep => write!(
                 out,
                 "the result is nested deeper than {MAX_RESULT_DEPTH} levels"
@@ -116,6 +120,13 @@ impl Input {
 }
 
 impl Filter {
+    /// The same for a program that a hook wrote while it ran, which must not be able to end the process: the library's stack
+    /// grows with the nesting of a program and with its recursion, without an end.
+    pub(crate) fn compile_bounded(text: &str) -> Result<Filter, Error> {
+        bound::check(text).map_err(Error::Unsafe)?;
+        Filter::compile(text)
+    }
+
     /// Compiles a program. An empty text is refused here; a binding without a filter has no `Filter` at all.
     pub(crate) fn compile(text: &str) -> Result<Filter, Error> {
         let prelude = load::parse(PRELUDE, |parser| parser.defs()).unwrap_or_default();
@@ -369,6 +380,62 @@ mod tests {
             let result = run(program, &pod).unwrap_or_else(|error| panic!("{program}: {error}"));
             assert_eq!(result, expected, "{program}");
         }
+    }
+
+    /// T13: what these would cost is the stack, and with it the process.
+    #[test]
+    fn a_program_that_may_be_anything_cannot_exhaust_the_stack() {
+        for depth in [100, 100_000] {
+            let repeated = |before: &str, after: &str| {
+                format!("{}.{}", before.repeat(depth), after.repeat(depth))
+            };
+            for program in [
+                repeated("(", ")"),
+                repeated("[", "]"),
+                repeated("{a:", "}"),
+                repeated("", "|."),
+                repeated("", "+1"),
+                repeated("", ",1"),
+                repeated("", ".a"),
+                repeated("-", ""),
+                repeated("if . then ", " end"),
+                repeated("if ", " then . end"),
+                repeated("try ", ""),
+                repeated("def f: ", "; ."),
+                repeated("\"\\(", ")\""),
+                repeated(". as $x | ", ""),
+                repeated("label $x | ", ""),
+                repeated("reduce . as $x (.;", ")"),
+                repeated("", " and 1"),
+                format!(".{} = 1", repeated("a", "")),
+            ] {
+                if let Ok(filter) = Filter::compile_bounded(&program) {
+                    let _ = filter.apply(&json!({"a": 1}));
+                }
+            }
+        }
+        for recursive in [
+            "def f: 1 + f; f",
+            "def f: f | f; f",
+            "def f: def g: f; g; f",
+            "def f(g): f(f(g)); f(.)",
+        ] {
+            let error = Filter::compile_bounded(recursive).unwrap_err();
+            assert!(matches!(error, Error::Unsafe(_)), "{recursive}: {error:?}");
+        }
+        for usual in [
+            ".metadata.labels.\"a/b\" = \"c\" | del(.metadata.annotations.x) | .spec.template.spec.containers |= map(if .name == \"a\" then .image = \"b\" else . end)",
+            "def f(x): x + 1; .a = f(.a)",
+            "0 | until(. > 100000; . + 1)",
+            "[limit(100000; repeat(1))] | length",
+            "reduce range(100000) as $i (0; . + $i)",
+        ] {
+            Filter::compile_bounded(usual).unwrap();
+        }
+        let long = Filter::compile_bounded("[limit(100000; repeat(1))] | length").unwrap();
+        assert_eq!(long.apply(&json!(null)), Ok(json!(100_000)));
+        let long = Filter::compile_bounded("0 | until(. > 100000; . + 1)").unwrap();
+        assert_eq!(long.apply(&json!(null)), Ok(json!(100_001)));
     }
 
     /// As C jq does it; the library alone refuses to look into null.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::file::{FileError, place_of};
 use super::object;
 use super::{Change, Existing, FIELD_MANAGER, Operation, Propagation, Target, Verb};
-use crate::jq::Filter;
+use crate::jq::{self, Filter};
 use crate::yaml;
 
 /// Fields that hold a plain text, which may look like a number.
@@ -52,6 +52,8 @@ pub(crate) enum Flaw {
         detail: String,
     },
     Filter,
+    /// A filter that could end the process.
+    Unsafe(&'static str),
     /// Item of a JSON Patch, from 1, and what it lacks.
     Item(usize, &'static str),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Flaw {
                 )
             }
             Flaw::Filter => out.write_str("jqFilter does not compile; try it with jq"),
+            Flaw::Unsafe(reason) => write!(out, "jqFilter: {reason}"),
             Flaw::Item(number, lack) => write!(out, "jsonPatch: item {number} {lack}"),
         }
     }
@@ -216,7 +219,11 @@ impl Document<'_> {
             Verb::JqPatch => {
                 let text = self.text("jqFilter")?.ok_or(Flaw::Missing("jqFilter"))?;
                 // The library's words quote the program, which may hold anything.
-                Change::Filter(Filter::compile(&text).map_err(|_| Flaw::Filter)?)
+                let filter = Filter::compile_bounded(&text);
+                Change::Filter(filter.map_err(|error| match error {
+                    jq::Error::Unsafe(reason) => Flaw::Unsafe(reason),
+                    _ => Flaw::Filter,
+                })?)
             }
             Verb::MergePatch => Change::Merge(self.merge_patch()?),
             Verb::JsonPatch => Change::Json(self.json_patch()?),
