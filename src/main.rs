@@ -19,6 +19,7 @@ mod logger;
 mod message;
 mod metrics;
 mod monitor;
+mod operation;
 mod operator;
 mod pace;
 mod queue;

@@ -168,6 +168,18 @@ pub(crate) struct RunError {
     pub(crate) failure: Failure,
     /// The end of what the hook wrote to stderr, trimmed. For the log only.
     pub(crate) stderr: String,
+    /// What the hook left in its object patch file, when it ended by itself. Uninterpreted.
+    pub(crate) patches: Left,
+}
+
+/// The content of a file that a hook left, of which nothing is shown.
+#[derive(Default)]
+pub(crate) struct Left(pub(crate) Vec<u8>);
+
+impl fmt::Debug for Left {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} bytes", self.0.len())
+    }
 }
 
 #[derive(Debug)]
@@ -278,6 +290,7 @@ mod tests {
             hook: "a/hook.sh".to_owned(),
             failure,
             stderr: stderr.to_owned(),
+            patches: Left::default(),
         }
     }
 

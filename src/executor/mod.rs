@@ -33,7 +33,7 @@ use crossbeam_channel::Sender;
 use rustix::process::PidfdFlags;
 
 pub(crate) use census::Usage;
-pub(crate) use error::{CaptureError, Exit, Failure, ResultFileError, RunError, StartError};
+pub(crate) use error::{CaptureError, Exit, Failure, Left, ResultFileError, RunError, StartError};
 pub(crate) use process::{Output, Stream};
 
 use files::{
@@ -181,11 +181,13 @@ impl Executor {
     pub(crate) fn run(&self, run: Run<'_>) -> Result<Outcome, RunError> {
         let hook = run.hook_name;
         let mut stderr = Tail::default();
-        self.run_process(run, &mut stderr)
+        let mut patches = Left::default();
+        self.run_process(run, &mut stderr, &mut patches)
             .map_err(|failure| RunError {
                 hook: hook.to_owned(),
                 failure,
                 stderr: stderr.into_text(),
+                patches,
             })
     }
 
@@ -248,7 +250,13 @@ impl Executor {
         is_done.recv_timeout(limit).is_ok()
     }
 
-    fn run_process(&self, run: Run<'_>, stderr: &mut Tail) -> Result<Outcome, Failure> {
+    /// `patches` gets what a hook that failed left in its object patch file.
+    fn run_process(
+        &self,
+        run: Run<'_>,
+        stderr: &mut Tail,
+        patches: &mut Left,
+    ) -> Result<Outcome, Failure> {
         let Run {
             path,
             kind,
@@ -288,6 +296,11 @@ impl Executor {
             }
             (End::Exited(Exit::Signal(_), _), _) if self.shared.keeper.registry.is_stopping() => {
                 Err(Failure::Stopped)
+            }
+            (End::Exited(exit @ Exit::Code(_), _), Some(mut directory)) => {
+                // The run has failed already, and how is what counts: a file that cannot be read is as good as none.
+                patches.0 = directory.read(&OBJECT_PATCH).unwrap_or_default();
+                Err(Failure::Ended(exit))
             }
             (End::Exited(exit, _), _) => Err(Failure::Ended(exit)),
             (End::DeadlinePassed, _) => Err(Failure::TimedOut {

@@ -7,8 +7,8 @@
 //! `shutdown` makes every blocked read or write return at once. A name lookup or a TCP connect in progress is not interrupted
 //! and ends by its own limit, so that the end of the process must not wait for the threads that call.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ use super::answer::{self, Answer, Names, Stream};
 use super::config::ClusterConfig;
 use super::connect::{self, bare_host};
 use super::credential::{Credentials, ExecRunner, Pass};
-use super::error::{Call, Error};
+use super::error::{Call, Error, Fault};
 use super::tls;
 use crate::pace::Pace;
 
@@ -49,10 +49,6 @@ pub(crate) enum Method {
     Post,
     Put,
     Patch,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "object operations will send it")
-    )]
     Delete,
 }
 
@@ -66,6 +62,8 @@ pub(crate) struct Request<'a> {
     pub(crate) body: Option<(&'a str, &'a [u8])>,
     /// None: that of the client's `Limits`.
     pub(crate) deadline: Option<Duration>,
+    /// A moment by which the answer must be there, with the wait for a turn under the rate limit.
+    pub(crate) until: Option<Instant>,
     /// None: `ANSWER_LIMIT`.
     pub(crate) limit: Option<u64>,
 }
@@ -103,8 +101,6 @@ struct Shared {
     agents: Agents,
     credentials: Credentials,
     stopped: Arc<AtomicBool>,
-    /// Of every clone with limits of its own, so that `shutdown` wakes their sleepers.
-    paces: Mutex<Vec<Arc<Pace>>>,
 }
 
 impl Method {
@@ -127,6 +123,7 @@ impl<'a> Request<'a> {
             accept: "application/json",
             body: None,
             deadline: None,
+            until: None,
             limit: None,
         }
     }
@@ -154,7 +151,6 @@ impl Client {
             asked,
             authority: tls::trust_in_words(&config.trust),
         };
-        let pace = Arc::new(Pace::per_second(limits.qps, limits.burst));
         let shared = Shared {
             server: config.server.clone(),
             namespace: config.namespace.clone(),
@@ -162,7 +158,6 @@ impl Client {
             credentials: Credentials::new(config.login.clone(), run),
             agents: Agents::new(config),
             stopped: Arc::new(AtomicBool::new(false)),
-            paces: Mutex::new(vec![Arc::clone(&pace)]),
         };
         shared.agents.current(&Pass {
             authorization: None,
@@ -170,32 +165,10 @@ impl Client {
         })?;
         Ok(Client {
             shared: Arc::new(shared),
-            pace,
+            pace: Arc::new(Pace::per_second(limits.qps, limits.burst)),
             deadline: limits.deadline,
             observer: None,
         })
-    }
-
-    /// The same connections and login with a rate and a deadline of its own.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "a second client for object operations has limits of its own"
-        )
-    )]
-    pub(crate) fn with_limits(&self, limits: Limits) -> Client {
-        let pace = Arc::new(Pace::per_second(limits.qps, limits.burst));
-        self.shared
-            .paces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&pace));
-        Client {
-            pace,
-            deadline: limits.deadline,
-            ..self.clone()
-        }
     }
 
     /// Calls `observer` after every call of the client that this returns.
@@ -230,12 +203,37 @@ impl Client {
 
     /// Makes a call and leaves the answer to be read; the deadline covers the reading.
     pub(crate) fn stream(&self, request: &Request<'_>) -> Result<Stream, Error> {
-        let (waited, go) = self.pace.wait();
+        let asked = Instant::now();
+        let go = match request.until {
+            Some(until) => self.pace.wait_until(until),
+            None => self.pace.wait().1,
+        };
+        if !go && request.until.is_some() && !self.shared.stopped.load(Ordering::Relaxed) {
+            return Err(self.too_late(request));
+        }
         if !go {
             return Err(Error::Stopped);
         }
-        let deadline = request.deadline.unwrap_or(self.deadline);
-        self.twice(request, waited, Purpose::Short { deadline })
+        let mut deadline = request.deadline.unwrap_or(self.deadline);
+        if let Some(until) = request.until {
+            deadline = deadline.min(until.saturating_duration_since(Instant::now()));
+            if deadline.is_zero() {
+                return Err(self.too_late(request));
+            }
+        }
+        self.twice(request, asked.elapsed(), Purpose::Short { deadline })
+    }
+
+    /// The error for a call that has no turn in time.
+    fn too_late(&self, request: &Request<'_>) -> Error {
+        Error::Transport {
+            call: Call {
+                method: request.method.name(),
+                path: path_only(request.path).to_owned(),
+            },
+            server: self.shared.server.clone(),
+            fault: Fault::Timeout("no turn under the limit of calls per second"),
+        }
     }
 
     /// Starts a watch: no deadline as a whole, but an error when nothing comes for `silence`. Not under the rate limit.
@@ -256,14 +254,7 @@ impl Client {
     pub(crate) fn shutdown(&self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
         self.shared.agents.stop();
-        let paces = self
-            .shared
-            .paces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for pace in paces.iter() {
-            pace.stop();
-        }
+        self.pace.stop();
     }
 
     fn twice(

@@ -442,12 +442,14 @@ fn shutdown_ends_a_blocked_watch_a_blocked_call_and_a_waiting_one() {
         let _ = stream.read(&mut [0]);
         false
     });
-    let client = server.client();
-    let slow = client.with_limits(Limits {
+    // One turn for the call and one for the first of those that wait.
+    let limits = Limits {
         qps: 0.001,
-        burst: 1,
+        burst: 2,
         deadline: Duration::from_secs(60),
-    });
+    };
+    let no_plugin = Arc::new(|_: &_| Err("no plugin".to_owned()));
+    let client = Client::new(ClusterConfig::plain(&server.url()), limits, no_plugin).unwrap();
     let started = std::sync::Barrier::new(4);
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -466,9 +468,9 @@ fn shutdown_ends_a_blocked_watch_a_blocked_call_and_a_waiting_one() {
             stream.failure(error)
         });
         let waiting = scope.spawn(|| {
-            let _first = slow.stream(&Request::new(Method::Get, "/s")).unwrap();
+            let _first = client.stream(&Request::new(Method::Get, "/s")).unwrap();
             started.wait();
-            slow.get("/s").unwrap_err()
+            client.get("/s").unwrap_err()
         });
         started.wait();
         client.shutdown();

@@ -5,6 +5,7 @@
 //!                        |                            |
 //!                        credential (token, exec)     connect (agents, TLS, rotation), pace (QPS and burst)
 //!
+//! operations -> patcher -> patch (one of them: calls, conflicts, what counts as success)
 //! selection -> watch (list, events, object; backoff, outage, ground) -> sink
 //! ```
 //!
@@ -33,6 +34,10 @@ mod list;
 mod login;
 mod object;
 mod outage;
+mod patch;
+mod patcher;
+#[cfg(test)]
+mod patching;
 mod renewed;
 mod resource;
 mod scan;
@@ -52,5 +57,6 @@ pub(crate) use discovery::{Discovery, describe};
 pub(crate) use error::{Call, Error, Fault, Unknown};
 pub(crate) use ground::Ground;
 pub(crate) use object::Object;
+pub(crate) use patcher::Patcher;
 pub(crate) use resource::{Resource, ResourceMap};
 pub(crate) use watch::{Difference, Selection, Sink, Watcher};

@@ -269,9 +269,10 @@ impl Monitor {
     /// The words for a failed filter. jq quotes what it failed on, and no object gets into a log: many kinds hold secrets.
     pub(super) fn filter_error(&self, error: &jq::Error) -> String {
         match error {
-            jq::Error::Syntax(_) | jq::Error::Undefined(_) | jq::Error::TooDeep => {
-                error.to_string()
-            }
+            jq::Error::Syntax(_)
+            | jq::Error::Undefined(_)
+            | jq::Error::TooDeep
+            | jq::Error::Unsafe(_) => error.to_string(),
             jq::Error::Input(_) | jq::Error::Run(_) => format!(
                 "the filter failed on a {}; try it with jq on that object, whose content is not shown here",
                 self.kind

@@ -21,10 +21,11 @@ use self::pulse::Pulse;
 use crate::executor::{Capture, Executor};
 use crate::flow::Flow;
 use crate::hook::{ConfigOutput, Registry};
-use crate::kube::{Client, Discovery};
+use crate::kube::{Client, Discovery, Patcher};
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
 use crate::monitor::Monitors;
+use crate::operation::Perform;
 use crate::queue;
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::webhook::{self, Purpose};
@@ -72,6 +73,8 @@ struct Operator {
     metrics: Arc<Metrics>,
     executor: Executor,
     client: Client,
+    /// What changes objects for hooks.
+    patcher: Arc<Patcher>,
     probe: Server,
     registry: Option<Arc<Registry>>,
     /// Dropping it stops the waiting threads.
@@ -124,6 +127,8 @@ impl Operator {
         ]));
         let metrics = parts::metrics(&settings);
         let client = parts::observed(&client, &metrics);
+        let patching = parts::connect_patcher(&settings, &executor)?;
+        let patching = parts::observed(&patching, &metrics);
         let probe = Server::start(
             Listen {
                 name: "probe",
@@ -147,6 +152,7 @@ impl Operator {
             metrics,
             executor,
             client,
+            patcher: Arc::new(Patcher::new(patching, DISCOVERY_PACE)),
             probe,
             registry: None,
             stop: Some(stop),
@@ -269,6 +275,7 @@ impl Operator {
             monitors: Arc::new(monitors.clone()),
             metrics: Arc::clone(&self.metrics),
             events: self.events.clone(),
+            operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             proxy_hook_json: self.settings.log.proxy_hook_json,
         };
         let flow = Flow::start(parts, self.stopped.clone())
@@ -313,6 +320,8 @@ impl Operator {
         // The webhook thread closes its listener and answers what is in flight; schedules end.
         self.stop = None;
         self.wait_for_ends(&mut awaited, self.settings.stop.grace_period);
+        // A hook that ended in time has had its changes made until here.
+        self.patcher.stop();
         // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
         self.probe.drain(PROBE_DRAIN);

@@ -75,6 +75,29 @@ fn inherited(names: &[String]) -> Inherit {
 
 /// The client; makes no call yet.
 pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client, String> {
+    let limits = Limits {
+        qps: settings.kube.qps,
+        burst: settings.kube.burst,
+        deadline: kube::DEADLINE,
+    };
+    connect_with(settings, executor, limits)
+}
+
+/// The client for what hooks want changed. It has connections of its own, because at the stop it is needed longer than the other.
+pub(super) fn connect_patcher(settings: &Settings, executor: &Executor) -> Result<Client, String> {
+    let limits = Limits {
+        qps: settings.object_patcher.qps,
+        burst: settings.object_patcher.burst,
+        deadline: settings.object_patcher.timeout,
+    };
+    connect_with(settings, executor, limits)
+}
+
+fn connect_with(
+    settings: &Settings,
+    executor: &Executor,
+    limits: Limits,
+) -> Result<Client, String> {
     let kube = &settings.kube;
     let wanted = Wanted {
         kube_config: kube.config.as_deref(),
@@ -84,11 +107,6 @@ pub(crate) fn connect(settings: &Settings, executor: &Executor) -> Result<Client
     };
     let config =
         ClusterConfig::load(&wanted, &settings::variable).map_err(|error| error.to_string())?;
-    let limits = Limits {
-        qps: kube.qps,
-        burst: kube.burst,
-        deadline: kube::DEADLINE,
-    };
     Client::new(config, limits, exec_runner(executor)).map_err(|error| error.to_string())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Operator, parts};
 use crate::hook::Registry;
 use crate::kube::Client;
+use crate::operation::Perform;
 use crate::serve::webhook::{Purpose, Webhook};
 use crate::serve::{Listen, webhook};
 use crate::settings::{self, Settings};
@@ -57,6 +58,7 @@ impl Operator {
             readiness: Arc::clone(&self.readiness),
             metrics: Arc::clone(&self.metrics),
             snapshots: Arc::new(move |id| monitors.snapshot(id)),
+            operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             events: self.events.clone(),
         };
         let plan = plan(&self.settings, &self.client, purpose)?;

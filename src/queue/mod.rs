@@ -31,6 +31,7 @@ use crate::executor::Executor;
 use crate::hook::{Hook, Registry};
 use crate::message::{BindingId, Event, Snapshot, Task, Work};
 use crate::metrics::{ACTION_SECONDS, Metrics};
+use crate::operation::Perform;
 use crate::pace::Pace;
 use crate::threads;
 
@@ -58,6 +59,8 @@ pub(crate) struct Parts {
     pub(crate) monitors: Arc<dyn Monitors>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Sender<Event>,
+    /// Carries out what hooks want changed in the cluster.
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) proxy_hook_json: bool,
 }
 
@@ -81,6 +84,7 @@ impl Queues {
             monitors,
             metrics,
             events,
+            operations,
             proxy_hook_json,
         } = parts;
         let queues = Queues {
@@ -98,6 +102,7 @@ impl Queues {
             executor,
             monitors: Arc::clone(&monitors),
             metrics: Arc::clone(&queues.metrics),
+            operations,
             proxy_hook_json,
         });
         for (name, pending) in &queues.lanes {

@@ -19,6 +19,7 @@ use crate::hook::metric::Batch;
 use crate::logger::HookLog;
 use crate::message::{BindingId, Cause, HookRun, Origin, Snapshot};
 use crate::metrics::Metrics;
+use crate::operation::{Order, Perform, Scope, Undone};
 
 /// What the original calls a task that runs a hook.
 pub(super) const TASK: &str = "HookRun";
@@ -77,6 +78,7 @@ pub(super) struct Runner {
     pub(super) executor: Executor,
     pub(super) monitors: Arc<dyn Monitors>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) operations: Arc<dyn Perform>,
     pub(super) proxy_hook_json: bool,
 }
 
@@ -116,25 +118,51 @@ impl Runs for Runner {
             },
         });
         output.finish();
-        let outcome = outcome.map_err(|error| match error.failure {
-            Failure::Stopped => RunFailure::Stopped,
-            _ => RunFailure::Failed(error.to_string()),
+        let outcome = outcome.map_err(|error| {
+            let changed = self.change_objects(&error.patches.0, Scope::DespiteFailure, labels);
+            if let Err(RunFailure::Failed(reason)) = changed {
+                warn!(hook = labels.hook, binding = labels.binding, queue = labels.queue, error = reason.as_str();
+                    "object operations of a failed run are not all carried out");
+            }
+            match error.failure {
+                Failure::Stopped => RunFailure::Stopped,
+                _ => RunFailure::Failed(error.to_string()),
+            }
         })?;
-        self.apply(hook, &outcome)?;
+        self.apply(&outcome, labels)?;
         Ok(outcome.usage)
     }
 }
 
 impl Runner {
     /// What a hook asked for by the files it left. All of them are read before anything is done. An error fails the run.
-    fn apply(&self, hook: &Hook, outcome: &Outcome) -> Result<(), RunFailure> {
+    fn apply(&self, outcome: &Outcome, labels: &Labels<'_>) -> Result<(), RunFailure> {
         let metrics = Batch::parse(&outcome.metrics)
             .map_err(|error| RunFailure::Failed(error.to_string()))?;
-        if !outcome.patches.is_empty() {
-            warn!(hook = hook.name.as_str(); "object patches of hooks are not applied by this version");
-        }
-        metrics.apply(&hook.name, &self.metrics);
+        self.change_objects(&outcome.patches, Scope::All, labels)?;
+        metrics.apply(labels.hook, &self.metrics);
         Ok(())
+    }
+
+    fn change_objects(
+        &self,
+        file: &[u8],
+        scope: Scope,
+        labels: &Labels<'_>,
+    ) -> Result<(), RunFailure> {
+        let order = Order {
+            file,
+            scope,
+            until: None,
+            hook: labels.hook,
+            binding: labels.binding,
+        };
+        self.operations
+            .perform(&order)
+            .map_err(|undone| match undone {
+                Undone::Stopped => RunFailure::Stopped,
+                Undone::Failed(reason) => RunFailure::Failed(reason),
+            })
     }
 }
 

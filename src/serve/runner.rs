@@ -17,6 +17,7 @@ use crate::hook::{Hook, Registry};
 use crate::logger::HookLog;
 use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
+use crate::operation::{Order, Perform, Scope, Undone};
 use crate::pace::Pace;
 
 /// Reads the objects of a kubernetes binding at this moment.
@@ -82,6 +83,8 @@ pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    /// Carries out what hooks want changed in the cluster.
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) proxy_hook_json: bool,
 }
 
@@ -100,24 +103,68 @@ impl Runner {
         } else {
             Err(Undecided::RateLimit)
         };
-        let judged = run.and_then(|outcome| {
-            self.count_usage(target, &outcome.usage);
-            let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
-            let judged = judge(&outcome)?;
-            if !outcome.patches.is_empty() {
-                warn!(
-                    hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid;
-                    "object patches of webhook hooks are not applied by this version"
-                );
+        let judged = match run {
+            Ok(outcome) => {
+                self.count_usage(target, &outcome.usage);
+                let judged = judge(&outcome);
+                judged.and_then(|judged| self.carry_out(target, asked, &outcome).map(|()| judged))
             }
-            // AW-34: a dry run leaves no trace.
-            if !asked.dry_run {
-                metrics.apply(&target.hook, &self.metrics);
+            Err(undecided) => {
+                self.carry_out_despite(target, asked, &undecided);
+                Err(undecided)
             }
-            Ok(judged)
-        });
+        };
         self.count(target, began.elapsed(), judged.is_ok());
         judged
+    }
+
+    /// What the hook asked for beside its answer. Everything is read before anything is done.
+    fn carry_out(
+        &self,
+        target: &Target,
+        asked: &Asked<'_>,
+        outcome: &Outcome,
+    ) -> Result<(), Undecided> {
+        let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
+        self.change_objects(target, asked, &outcome.patches, Scope::All)?;
+        // AW-34: a dry run leaves no trace.
+        if !asked.dry_run {
+            metrics.apply(&target.hook, &self.metrics);
+        }
+        Ok(())
+    }
+
+    /// A hook that failed may have left operations that are meant for that case.
+    fn carry_out_despite(&self, target: &Target, asked: &Asked<'_>, undecided: &Undecided) {
+        let Undecided::Run(RunError { patches, .. }) = undecided else {
+            return;
+        };
+        let changed = self.change_objects(target, asked, &patches.0, Scope::DespiteFailure);
+        if let Err(error) = changed {
+            warn!(
+                hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid, error:% = error;
+                "object operations of a failed run are not all carried out"
+            );
+        }
+    }
+
+    /// AW-34: a dry run changes nothing, whatever the hook wrote.
+    fn change_objects(
+        &self,
+        target: &Target,
+        asked: &Asked<'_>,
+        file: &[u8],
+        scope: Scope,
+    ) -> Result<(), Undecided> {
+        let order = Order {
+            file,
+            scope: if asked.dry_run { Scope::Check } else { scope },
+            until: Some(asked.deadline),
+            hook: &target.hook,
+            binding: &target.binding,
+        };
+        let done = self.operations.perform(&order);
+        done.map_err(Undecided::Operations)
     }
 
     fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {
@@ -216,6 +263,7 @@ pub(crate) enum Undecided {
     Run(RunError),
     Response(ResponseError),
     Metrics(MetricError),
+    Operations(Undone),
     /// What it answered does not fit the question.
     Unfit(String),
 }
@@ -230,6 +278,11 @@ impl std::fmt::Display for Undecided {
             Undecided::Run(error) => write!(formatter, "{error}"),
             Undecided::Response(error) => write!(formatter, "{error}"),
             Undecided::Metrics(error) => write!(formatter, "{error}"),
+            Undecided::Operations(Undone::Stopped) => write!(
+                formatter,
+                "its object operations were cut short, the operator is stopping"
+            ),
+            Undecided::Operations(Undone::Failed(reason)) => formatter.write_str(reason),
             Undecided::Unfit(reason) => formatter.write_str(reason),
         }
     }
@@ -251,6 +304,7 @@ impl Undecided {
             // SO-43: word for word.
             Undecided::Response(_) => "invalid response".to_owned(),
             Undecided::Metrics(_) => "invalid metrics".to_owned(),
+            Undecided::Operations(_) => "its object operations failed".to_owned(),
             Undecided::Unfit(reason) => reason.clone(),
         }
     }

@@ -40,6 +40,7 @@ use crate::hook::Registry;
 use crate::kube::Client;
 use crate::message::Event;
 use crate::metrics::Metrics;
+use crate::operation::Perform;
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -119,6 +120,7 @@ pub(crate) struct Parts {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) operations: Arc<dyn Perform>,
     pub(crate) events: Sender<Event>,
 }
 
@@ -438,6 +440,7 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
         executor: parts.executor.clone(),
         metrics: Arc::clone(&parts.metrics),
         snapshots: Arc::clone(&parts.snapshots),
+        operations: Arc::clone(&parts.operations),
         proxy_hook_json: plan.proxy_hook_json,
     };
     Ok((callers, runner))

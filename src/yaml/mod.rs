@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = 48;
 /// that a person keeps in a repository.
 const MAX_NODES: usize = 2_000_000;
 
+/// LIMIT: nodes in one object or one document of a stream. An API server takes objects of 3 MiB, which is 150 000 nodes as people write them.
+const MAX_OBJECT_NODES: usize = 300_000;
+
 /// LIMIT: documents in one text; a dump of a middling cluster is about 10 000 objects.
 const MAX_DOCUMENTS: usize = 50_000;
 
@@ -64,13 +67,43 @@ pub(crate) fn parse_plain(text: &str) -> Result<Node, Error> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| readable(&error))
 }
 
+/// The same as `parse` for one object of the cluster, which is never as large as a file that people keep.
+pub(crate) fn parse_object(text: &str) -> Result<Node, Error> {
+    let options = options_for(MAX_OBJECT_NODES);
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| readable(&error))
+}
+
+/// Reads a text of any number of documents and shows them one by one, so that there is never more than one tree. Empty documents
+/// are left out. `yes` and `on` are texts here, `0644` is 420: that is how the original reads what hooks write. Stops at the first
+/// error, of the text or of `each`, and says before how many documents it came.
+pub(crate) fn each_document<E>(
+    text: &str,
+    mut each: impl FnMut(&Node) -> Result<(), E>,
+) -> Result<Result<(), E>, (usize, Error)> {
+    let mut options = options_for(MAX_OBJECT_NODES);
+    options.strict_booleans = true;
+    let mut bytes = text.as_bytes();
+    let documents = serde_saphyr::read_with_options::<_, Node>(&mut bytes, options);
+    for (read, document) in documents.enumerate() {
+        let node = document.map_err(|error| (read, readable(&error)))?;
+        if let Err(refused) = each(&node) {
+            return Ok(Err(refused));
+        }
+    }
+    Ok(Ok(()))
+}
+
 fn options() -> Options {
+    options_for(MAX_NODES)
+}
+
+fn options_for(nodes: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
-            max_nodes: MAX_NODES,
+            max_nodes: nodes,
             // A node is at most a start and an end, a document likewise.
-            max_events: 2 * (MAX_NODES + MAX_DOCUMENTS),
+            max_events: 2 * (nodes + MAX_DOCUMENTS),
             max_documents: MAX_DOCUMENTS,
         },
         alias_limits: serde_saphyr::alias_limits! {
@@ -162,6 +195,31 @@ mod tests {
             assert!(!shown.contains('\n'), "{shown}");
             assert_eq!(shown.matches("line ").count(), 1, "{shown}");
         }
+    }
+
+    #[test]
+    fn documents_come_one_by_one_with_the_lines_of_the_whole_text() {
+        let text = "---\na: yes\nb: 0644\n---\n# nothing\n---\n\nc: 1\n---\n- 2\n";
+        let mut seen = Vec::new();
+        let end = each_document(text, |node| {
+            seen.push((
+                node.entry("c").map_or(0, |entry| entry.line),
+                node.to_value(),
+            ));
+            if node.entry("c").is_some() {
+                Err("enough")
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!(end.unwrap(), Err("enough"));
+        assert_eq!(
+            seen,
+            [(0, json!({"a": "yes", "b": 420})), (8, json!({"c": 1}))]
+        );
+        let (before, error) =
+            each_document("a: 1\n---\nb: [1\n", |_| Ok::<(), ()>(())).unwrap_err();
+        assert_eq!(before, 1, "{error}");
     }
 
     #[test]

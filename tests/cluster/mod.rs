@@ -27,6 +27,8 @@ mod hanging;
 mod load;
 /// What hooks and the operator itself record.
 mod metrics;
+/// Changes that hooks ask for.
+mod operations;
 /// An API server that is away.
 mod outage;
 /// Many reviews at once, and the end.

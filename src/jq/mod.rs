@@ -5,9 +5,13 @@
 //! end the process (`halt` only ends the filter), read the environment (`env` and `$ENV` are empty), read further inputs, load
 //! a module or write to our output. Differences from C jq are those of the jaq library.
 
+mod assign;
+mod bound;
+
 use std::fmt;
 
 use jaq_core::data::JustLut;
+use jaq_core::load::parse::Def;
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Vars};
 use jaq_json::{Num, Val};
@@ -43,6 +47,9 @@ const REPLACED: &[&str] = &["halt", "halt_error", "debug", "stderr"];
 /// Native functions that reach outside the filter: the process's environment, its error output, further inputs.
 const BANNED: &[&str] = &["env", "debug_empty", "stderr_empty", "input", "inputs"];
 
+/// What the program is called once its assignments are helped.
+const PROGRAM: &str = "__program";
+
 /// LIMIT: deepest nesting of a result. serde_json refuses to read more than 128 levels, and so would the hook's reader.
 const MAX_RESULT_DEPTH: usize = 128;
 
@@ -60,6 +67,8 @@ pub(crate) enum Error {
     Run(String),
     /// The result is nested deeper than `MAX_RESULT_DEPTH`.
     TooDeep,
+    /// A program that may be anything could end the process, so it is not compiled.
+    Unsafe(&'static str),
 }
 
 impl fmt::Display for Error {
@@ -69,6 +78,7 @@ impl fmt::Display for Error {
             Self::Undefined(names) => write!(out, "not defined: {names}"),
             Self::Input(detail) => write!(out, "the input is not JSON: {detail}"),
             Self::Run(detail) => write!(out, "{detail}"),
+            Self::Unsafe(reason) => out.write_str(reason),
             Self::TooDeep => write!(
                 out,
                 "the result is nested deeper than {MAX_RESULT_DEPTH} levels"
@@ -110,23 +120,41 @@ impl Input {
 }
 
 impl Filter {
+    /// The same for a program that a hook wrote while it ran, which must not be able to end the process: the library's stack
+    /// grows with the nesting of a program and with its recursion, without an end.
+    pub(crate) fn compile_bounded(text: &str) -> Result<Filter, Error> {
+        bound::check(text).map_err(Error::Unsafe)?;
+        Filter::compile(text)
+    }
+
     /// Compiles a program. An empty text is refused here; a binding without a filter has no `Filter` at all.
     pub(crate) fn compile(text: &str) -> Result<Filter, Error> {
         let prelude = load::parse(PRELUDE, |parser| parser.defs()).unwrap_or_default();
+        let helpers = load::parse(assign::DEFINITIONS, |parser| parser.defs()).unwrap_or_default();
+        // A program that does not parse goes on as it is: the loader knows the words for what is wrong.
+        let helped = load::parse(text, |parser| parser.term()).map(|term| Def {
+            name: PROGRAM,
+            args: Vec::new(),
+            body: assign::help(term),
+        });
         let standard = jaq_std::defs().filter(|definition| !REPLACED.contains(&definition.name));
-        let definitions = jaq_core::defs()
+        let code = if helped.is_some() { PROGRAM } else { text };
+        let mut definitions: Vec<Def<&str>> = Vec::new();
+        let ours = prelude.into_iter().chain(helpers);
+        for definition in jaq_core::defs()
             .chain(standard)
             .chain(jaq_json::defs())
-            .chain(prelude);
+            .chain(ours)
+        {
+            definitions.push(definition);
+        }
+        definitions.extend(helped);
         let natives = jaq_core::funs()
             .chain(jaq_std::funs())
             .chain(jaq_json::funs())
             .filter(|native| !BANNED.contains(&native.0));
         let arena = Arena::default();
-        let file = File {
-            code: text,
-            path: (),
-        };
+        let file = File { code, path: () };
         let modules = Loader::new(definitions)
             .load(&arena, file)
             .map_err(|errors| Error::Syntax(syntax_text(errors)))?;
@@ -352,6 +380,127 @@ mod tests {
             let result = run(program, &pod).unwrap_or_else(|error| panic!("{program}: {error}"));
             assert_eq!(result, expected, "{program}");
         }
+    }
+
+    /// T13: what these would cost is the stack, and with it the process.
+    #[test]
+    fn a_program_that_may_be_anything_cannot_exhaust_the_stack() {
+        for depth in [100, 100_000] {
+            let repeated = |before: &str, after: &str| {
+                format!("{}.{}", before.repeat(depth), after.repeat(depth))
+            };
+            for program in [
+                repeated("(", ")"),
+                repeated("[", "]"),
+                repeated("{a:", "}"),
+                repeated("", "|."),
+                repeated("", "+1"),
+                repeated("", ",1"),
+                repeated("", ".a"),
+                repeated("-", ""),
+                repeated("if . then ", " end"),
+                repeated("if ", " then . end"),
+                repeated("try ", ""),
+                repeated("def f: ", "; ."),
+                repeated("\"\\(", ")\""),
+                repeated(". as $x | ", ""),
+                repeated("label $x | ", ""),
+                repeated("reduce . as $x (.;", ")"),
+                repeated("", " and 1"),
+                format!(".{} = 1", repeated("a", "")),
+            ] {
+                if let Ok(filter) = Filter::compile_bounded(&program) {
+                    let _ = filter.apply(&json!({"a": 1}));
+                }
+            }
+        }
+        for recursive in [
+            "def f: 1 + f; f",
+            "def f: f | f; f",
+            "def f: def g: f; g; f",
+            "def f(g): f(f(g)); f(.)",
+        ] {
+            let error = Filter::compile_bounded(recursive).unwrap_err();
+            assert!(matches!(error, Error::Unsafe(_)), "{recursive}: {error:?}");
+        }
+        for usual in [
+            ".metadata.labels.\"a/b\" = \"c\" | del(.metadata.annotations.x) | .spec.template.spec.containers |= map(if .name == \"a\" then .image = \"b\" else . end)",
+            "def f(x): x + 1; .a = f(.a)",
+            "0 | until(. > 100000; . + 1)",
+            "[limit(100000; repeat(1))] | length",
+            "reduce range(100000) as $i (0; . + $i)",
+        ] {
+            Filter::compile_bounded(usual).unwrap();
+        }
+        let long = Filter::compile_bounded("[limit(100000; repeat(1))] | length").unwrap();
+        assert_eq!(long.apply(&json!(null)), Ok(json!(100_000)));
+        let long = Filter::compile_bounded("0 | until(. > 100000; . + 1)").unwrap();
+        assert_eq!(long.apply(&json!(null)), Ok(json!(100_001)));
+    }
+
+    /// As C jq does it; the library alone refuses to look into null.
+    #[test]
+    fn assignment_makes_what_is_above_and_deletion_needs_nothing() {
+        for (program, input, expected) in [
+            (".a.b.c = 1", json!({}), json!({"a": {"b": {"c": 1}}})),
+            (
+                ".a.b = (.a | length)",
+                json!({"x": 1}),
+                json!({"x": 1, "a": {"b": 0}}),
+            ),
+            (
+                ".a.b |= (. // 5)",
+                json!({"a": {"b": 1}}),
+                json!({"a": {"b": 1}}),
+            ),
+            (".a.b += 2", json!({"a": null}), json!({"a": {"b": 2}})),
+            (".a.b //= 3", json!({}), json!({"a": {"b": 3}})),
+            (
+                ".a[\"b/c\"].d = 1 | .e.f = 2",
+                json!({}),
+                json!({"a": {"b/c": {"d": 1}}, "e": {"f": 2}}),
+            ),
+            (
+                "if true then .a.b = 1 else . end",
+                json!({}),
+                json!({"a": {"b": 1}}),
+            ),
+            (
+                "map(.a.b = 1)",
+                json!([{}, {"a": {"b": 0}}]),
+                json!([{"a": {"b": 1}}, {"a": {"b": 1}}]),
+            ),
+            ("def f: .a.b = 1; f", json!({}), json!({"a": {"b": 1}})),
+            (
+                ".a.b = (1, 2)",
+                json!({}),
+                json!([{"a": {"b": 1}}, {"a": {"b": 2}}]),
+            ),
+            ("del(.a.b.c)", json!({"x": 1}), json!({"x": 1})),
+            ("del(.a.b, .x)", json!({"x": 1, "y": 2}), json!({"y": 2})),
+            (
+                "del(.a.b)",
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"c": 2}}),
+            ),
+            ("del(.a[0])", json!({"a": [1, 2]}), json!({"a": [2]})),
+            (
+                "del(.a[] | select(. > 1))",
+                json!({"a": [1, 2]}),
+                json!({"a": [1]}),
+            ),
+            (
+                "(.a[] | select(.n == 1)).m.o = 2",
+                json!({"a": [{"n": 1, "m": {}}]}),
+                json!({"a": [{"n": 1, "m": {"o": 2}}]}),
+            ),
+        ] {
+            let filter = Filter::compile(program).unwrap();
+            assert_eq!(filter.apply(&input), Ok(expected), "{program}");
+        }
+        // What is there and is no object stays an error.
+        let wrong = Filter::compile(".a.b = 1").unwrap();
+        wrong.apply(&json!({"a": 1})).unwrap_err();
     }
 
     #[test]
