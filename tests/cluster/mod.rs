@@ -17,6 +17,8 @@ mod callers;
 mod certificates;
 /// The README's first command.
 mod demo;
+/// Hooks as people have them already.
+mod dropin;
 /// The cases of Kubernetes itself.
 mod e2e;
 /// Hooks that do not end.
