@@ -9,6 +9,8 @@ mod documents;
 mod files;
 /// Imports and capabilities, as the table in `src/ARCHITECTURE.md` allows them.
 mod imports;
+/// The keys of hook configuration, as documented and as in the schema.
+mod reference;
 /// Rust source without comments, texts and tests.
 mod source;
 
