@@ -5,6 +5,8 @@
 //! Hooks learn their namespace from `SHELL_OPERATOR_NAMESPACE`, so scenarios run side by side. They source `/shell_lib.sh` as in
 //! the image; nothing may be written there on a developer's machine, so a copy of the hook gets the path of the repository's.
 
+/// A hook that converts.
+mod conversion;
 /// Hooks that are called at the start, from directories of every shape.
 mod layouts;
 /// Directories that change under a running operator.
