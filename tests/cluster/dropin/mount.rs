@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::{HookFile, Layout, Scenario, mount, said, wait_said};
@@ -26,6 +27,12 @@ fn watching(scenario: &Scenario, version: &str) -> HookFile {
         scenario.env.path().join("go").display()
     );
     hook("watch.sh", &script(&config, &body))
+}
+
+/// A hook that says a word when it is started.
+fn greeting() -> HookFile {
+    let config = json!({ "configVersion": "v1", "onStartup": 1 });
+    hook("sub/new.sh", &script(&config, "echo 'new: started'"))
 }
 
 fn hook(name: &str, text: &str) -> HookFile {
@@ -67,11 +74,7 @@ fn a_swapped_map_disturbs_no_run_and_a_restart_takes_its_hooks() {
     // A run is in the middle of a file that goes away.
     create(&scenario, "slow");
     wait_said(&operator, "watch.sh", "one: slow");
-    let new = script(
-        &json!({ "configVersion": "v1", "onStartup": 1 }),
-        "echo 'new: started'",
-    );
-    let second = [watching(&scenario, "two"), hook("sub/new.sh", &new)];
+    let second = [watching(&scenario, "two"), greeting()];
     mount(&scenario.env, "..2026_11_17_10_05_00.2", &second);
     scenario.env.write("go", "");
     wait_said(&operator, "watch.sh", "one: slow is done");
@@ -89,4 +92,33 @@ fn a_swapped_map_disturbs_no_run_and_a_restart_takes_its_hooks() {
     wait_said(&operator, "sub/new.sh", "new: started");
     create(&scenario, "c");
     wait_said(&operator, "watch.sh", "two: c is done");
+}
+
+#[test]
+fn a_hup_takes_the_hooks_of_a_swapped_map_if_they_are_good() {
+    let scenario = Scenario::new("001-startup-shell", Layout::Mounted);
+    let first = [watching(&scenario, "one")];
+    mount(&scenario.env, "..2026_11_17_11_00_00.1", &first);
+    let operator = scenario.start();
+    create(&scenario, "a");
+    wait_said(&operator, "watch.sh", "one: a is done");
+
+    let second = [watching(&scenario, "two"), greeting()];
+    mount(&scenario.env, "..2026_11_17_11_05_00.2", &second);
+    operator.signal(Signal::HUP);
+    wait_said(&operator, "sub/new.sh", "new: started");
+    operator.wait_ready();
+    create(&scenario, "b");
+    wait_said(&operator, "watch.sh", "two: b is done");
+
+    // Hooks that cannot be used change nothing.
+    let broken = hook("broken.sh", "#!/bin/sh\nexit 1\n");
+    let third = [watching(&scenario, "three"), greeting(), broken];
+    mount(&scenario.env, "..2026_11_17_11_10_00.3", &third);
+    operator.signal(Signal::HUP);
+    operator.wait_log("the refusal", |line| {
+        line.label("level") == Some("error") && line.contains("broken.sh")
+    });
+    create(&scenario, "c");
+    wait_said(&operator, "watch.sh", "three: c is done");
 }
