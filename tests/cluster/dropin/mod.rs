@@ -251,3 +251,21 @@ pub(super) fn metric(operator: &Operator, page: &str, name: &str, labels: &[&str
         })
         .and_then(|rest| rest.rsplit(' ').next()?.parse().ok())
 }
+
+#[test]
+fn there_is_a_scenario_for_each_of_the_17_examples() {
+    let mut tests = String::new();
+    for entry in fs::read_dir(repository().join("tests/cluster/dropin")).unwrap() {
+        tests.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let fixtures: Vec<String> = fs::read_dir(fixture(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for name in &fixtures {
+        assert!(tests.contains(&format!("\"{name}\"")), "{name} is not run");
+    }
+    // The original's numbers end at 230; what comes after is about our own Python module.
+    let examples = fixtures.iter().filter(|name| name.as_str() < "300");
+    assert_eq!(examples.count(), 17);
+}
