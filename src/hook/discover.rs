@@ -1,7 +1,9 @@
 //! Finds the hooks in a directory.
 //!
-//! Runs on the main thread at start. The rules are the original's: links are not followed while walking, hidden files and
-//! directories called `lib` are passed over, and what can be executed is a hook. It starts nothing and reads no file's content.
+//! Runs on the main thread at start. The rules are the original's: hidden files and directories called `lib` are passed over,
+//! what can be executed is a hook, and a link is taken for a file that can. One rule is ours: a link to a directory is that
+//! directory, where the original tries to execute it and gives up; so directories in a mounted ConfigMap work. It starts nothing
+//! and reads no file's content.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -49,10 +51,22 @@ pub(crate) fn discover(root: &Path) -> Result<Vec<PathBuf>, WalkError> {
     Ok(hooks)
 }
 
+/// What an entry of a directory is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Directory,
+    /// A link that leads to a directory.
+    LinkedDirectory,
+    File {
+        executable: bool,
+    },
+}
+
 /// Visits every file that could be a hook. Without recursion, so that no depth of directories can exhaust the stack.
 fn walk(root: &Path, visit: &mut dyn FnMut(PathBuf, bool)) -> Result<(), WalkError> {
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
+    // A directory, and whether a link led there: then no further one is followed, so that the walk ends whatever links there are.
+    let mut directories = vec![(root.to_owned(), false)];
+    while let Some((directory, linked)) = directories.pop() {
         let failed = |error| WalkError {
             path: directory.clone(),
             error,
@@ -60,31 +74,50 @@ fn walk(root: &Path, visit: &mut dyn FnMut(PathBuf, bool)) -> Result<(), WalkErr
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
-            let (is_directory, executable) = look(&entry).map_err(|error| WalkError {
+            let sort = look(&entry).map_err(|error| WalkError {
                 path: path.clone(),
                 error,
             })?;
             let name = entry.file_name();
-            if is_directory {
-                if !is_ignored_directory(&name) {
-                    directories.push(path);
+            match sort {
+                Sort::Directory | Sort::LinkedDirectory if is_ignored_directory(&name) => {}
+                Sort::Directory => directories.push((path, linked)),
+                Sort::LinkedDirectory if linked || leads_back(&path, &directory) => {
+                    let error = "a link to a directory is followed once, and not to where it lies";
+                    warn!(path:% = path.display(), error; "directory is skipped");
                 }
-            } else if is_hidden(&name) || is_never_hook(&path) {
-                debug!(path:% = path.display(); "file is skipped");
-            } else {
-                visit(path, executable);
+                Sort::LinkedDirectory => directories.push((path, true)),
+                Sort::File { .. } if is_hidden(&name) || is_never_hook(&path) => {
+                    debug!(path:% = path.display(); "file is skipped");
+                }
+                Sort::File { executable } => visit(path, executable),
             }
         }
     }
     Ok(())
 }
 
-/// What an entry is by itself: a link is a file, and its mode says that it can be executed. Hooks mounted from a ConfigMap are
-/// links.
-fn look(entry: &DirEntry) -> io::Result<(bool, bool)> {
+/// A link to a file is a file that can be executed, as its own mode says, and so is one that leads nowhere. Hooks mounted from a
+/// ConfigMap are links.
+fn look(entry: &DirEntry) -> io::Result<Sort> {
     let status = entry.metadata()?;
+    if status.is_dir() {
+        return Ok(Sort::Directory);
+    }
+    if status.is_symlink() && entry.path().is_dir() {
+        return Ok(Sort::LinkedDirectory);
+    }
     let executable = status.is_symlink() || status.permissions().mode() & EXECUTABLE != 0;
-    Ok((status.is_dir(), executable))
+    Ok(Sort::File { executable })
+}
+
+/// Whether a link leads to the directory that it lies in, or to one above: every hook there would be found twice.
+fn leads_back(link: &Path, directory: &Path) -> bool {
+    match (link.canonicalize(), directory.canonicalize()) {
+        (Ok(target), Ok(place)) => place.starts_with(target),
+        // What cannot be resolved cannot be shown to be harmless.
+        _ => true,
+    }
 }
 
 /// Somebody who puts an executable file into `lib` probably expects it to run.
@@ -188,16 +221,53 @@ mod tests {
     }
 
     #[test]
-    fn links_are_hooks_and_are_not_followed() {
+    fn links_to_files_are_hooks() {
         // What a ConfigMap mount looks like.
         let dir = TempDir::new();
         dir.file("..2024_05_01/hook.sh", 0o644);
         symlink("..2024_05_01", dir.path().join("..data")).unwrap();
         symlink("..data/hook.sh", dir.path().join("hook.sh")).unwrap();
         symlink("nowhere", dir.path().join("dangling")).unwrap();
-        symlink("..data", dir.path().join("directory")).unwrap();
         symlink("..data/hook.sh", dir.path().join("link.yaml")).unwrap();
-        assert_eq!(names(dir.path()), ["dangling", "directory", "hook.sh"]);
+        assert_eq!(names(dir.path()), ["dangling", "hook.sh"]);
+    }
+
+    #[test]
+    fn links_to_directories_are_directories() {
+        // A ConfigMap whose items have paths with slashes.
+        let dir = TempDir::new();
+        for (file, mode) in [
+            ("first/hook.sh", 0o755),
+            ("first/common.sh", 0o644),
+            ("first/deeper/hook.sh", 0o755),
+            ("lib/shared.sh", 0o755),
+        ] {
+            dir.file(&format!("..2024_05_01/{file}"), mode);
+        }
+        symlink("..2024_05_01", dir.path().join("..data")).unwrap();
+        symlink("..data/first", dir.path().join("first")).unwrap();
+        symlink("..data/lib", dir.path().join("lib")).unwrap();
+        assert_eq!(names(dir.path()), ["first/deeper/hook.sh", "first/hook.sh"]);
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let dir = TempDir::new();
+        dir.file("a/hook.sh", 0o755);
+        dir.file("b/hook.sh", 0o755);
+        symlink("..", dir.path().join("a/up")).unwrap();
+        symlink(".", dir.path().join("here")).unwrap();
+        symlink("../b", dir.path().join("a/other")).unwrap();
+        symlink("../a", dir.path().join("b/other")).unwrap();
+        assert_eq!(
+            names(dir.path()),
+            [
+                "a/hook.sh",
+                "a/other/hook.sh",
+                "b/hook.sh",
+                "b/other/hook.sh"
+            ]
+        );
     }
 
     #[test]

@@ -19,6 +19,8 @@ mod certificates;
 mod conversion;
 /// The README's first command.
 mod demo;
+/// Hooks as people have them already.
+mod dropin;
 /// The cases of Kubernetes itself.
 mod e2e;
 /// Hooks that do not end.

@@ -6,6 +6,7 @@
 
 mod examples;
 mod framework;
+mod python;
 mod readme;
 
 use std::path::{Path, PathBuf};

@@ -209,4 +209,58 @@ fn every_marked_hook_is_run_here_and_every_function_is_documented() {
             );
         }
     }
+
+    let module = std::fs::read_to_string(hooks().join("lib/shell_operator.py")).unwrap();
+    let functions = module.lines().filter_map(|line| line.strip_prefix("def "));
+    for function in functions.filter_map(|line| line.split('(').next()) {
+        let internal = function.starts_with('_');
+        let documented = [format!("`{function}("), format!("`{function}`")];
+        assert!(
+            internal || documented.iter().any(|name| readme.contains(name)),
+            "{function}"
+        );
+    }
+}
+
+#[test]
+fn the_printed_summary_writes_an_object_and_a_metric_and_judges() {
+    let place = Workplace::new();
+    let script = printed(&place, "summary.py");
+    let python = || {
+        let mut command = command(&script);
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    };
+    assert_eq!(config(python())["kubernetes"][0]["name"], "maps");
+    let (objects, metrics) = (place.write("objects", ""), place.write("metrics", ""));
+    let mut hook = python();
+    hook.env("KUBERNETES_PATCH_PATH", &objects)
+        .env("METRICS_PATH", &metrics);
+    let snapshots = json!({ "maps": [{ "filterResult": "a" }, { "filterResult": "b" }] });
+    let context = json!([{
+        "binding": "maps", "type": "Event", "watchEvent": "Added", "filterResult": "b", "snapshots": snapshots,
+    }]);
+    let finished = run(hook, &context.to_string());
+    assert_eq!((finished.status, finished.stderr.as_str()), (Some(0), ""));
+    let line: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(
+        line,
+        json!({ "level": "info", "msg": "summary written", "count": 2 })
+    );
+    let read = |path: &PathBuf| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let written = read(&objects);
+    assert_eq!(written["operation"], "CreateOrUpdate");
+    assert_eq!(written["object"]["data"], json!({ "names": "a b" }));
+    assert_eq!(read(&metrics)["value"], 2);
+
+    let judge = |name: &str| {
+        let request = json!({ "operation": "CREATE", "object": { "metadata": { "name": name } } });
+        let context = json!([{
+            "binding": "summary.policy.example.com", "type": "Validating", "review": { "request": request },
+        }]);
+        run(python(), &context.to_string()).json()["allowed"].clone()
+    };
+    assert_eq!((judge("summary"), judge("a")), (json!(false), json!(true)));
 }

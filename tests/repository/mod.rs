@@ -9,6 +9,8 @@ mod documents;
 mod files;
 /// Imports and capabilities, as the table in `src/ARCHITECTURE.md` allows them.
 mod imports;
+/// The keys of hook configuration, as documented and as in the schema.
+mod reference;
 /// Rust source without comments, texts and tests.
 mod source;
 
@@ -53,7 +55,7 @@ fn collect(path: &Path, found: &mut Vec<File>) {
         for entry in fs::read_dir(path).unwrap() {
             let entry = entry.unwrap();
             // What git does not keep. Beside them lies nothing that we did not write.
-            if ![".git", "target"].contains(&&*entry.file_name().to_string_lossy()) {
+            if ![".git", "target", "__pycache__"].contains(&&*entry.file_name().to_string_lossy()) {
                 collect(&entry.path(), found);
             }
         }

@@ -76,6 +76,11 @@ impl ControlPlane {
         &self.server
     }
 
+    /// The folder with kubectl, for hooks that call it.
+    pub(crate) fn tools(&self) -> &Path {
+        self.kubectl.parent().unwrap_or(&self.kubectl)
+    }
+
     /// The address of etcd, for compacting its history.
     pub(crate) fn etcd(&self) -> String {
         variable(&self.read("env"), "ETCD")
