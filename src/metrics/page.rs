@@ -154,7 +154,7 @@ impl Page {
     /// Finds a series, or makes it.
     pub(super) fn series(&mut self, target: Target<'_>) -> Result<SeriesRef<'_>, Ignored> {
         let name = || target.name.to_owned();
-        if !self.families.contains_key(target.name) {
+        if !self.has_series(target.name) {
             if let Some(by) = self.taken_by(target.name, target.kind) {
                 return Err(Ignored::NameTaken { name: name(), by });
             }
@@ -164,10 +164,13 @@ impl Page {
         }
         let family = self.families.entry(name()).or_insert_with(|| Family {
             kind: target.kind,
-            bounds: target.bounds,
+            bounds: Bounds::default(),
             names: Vec::new(),
             series: BTreeMap::new(),
         });
+        if family.series.is_empty() {
+            (family.kind, family.bounds) = (target.kind, target.bounds);
+        }
         if family.kind != target.kind {
             return Err(Ignored::OtherKind {
                 name: name(),
@@ -206,7 +209,7 @@ impl Page {
         let stems = SUFFIXES.iter().filter_map(|end| name.strip_suffix(end));
         let is_histogram = |stem: &&str| {
             let known = self.families.get(*stem);
-            known.is_some_and(|family| family.kind == Kind::Histogram)
+            known.is_some_and(|family| family.kind == Kind::Histogram) && self.has_series(stem)
         };
         if let Some(stem) = stems.into_iter().find(is_histogram) {
             return Some(stem.to_owned());
@@ -215,10 +218,16 @@ impl Page {
             return None;
         }
         let mut lines = SUFFIXES.iter().map(|end| format!("{name}{end}"));
-        lines.find(|line| self.families.contains_key(line))
+        lines.find(|line| self.has_series(line))
     }
 
-    /// Removes every series of these groups.
+    fn has_series(&self, name: &str) -> bool {
+        let family = self.families.get(name);
+        family.is_some_and(|family| !family.series.is_empty())
+    }
+
+    /// Removes every series of these groups. Names that are left without any keep their labels until `forget_empty`, so that a
+    /// run which replaces its series does not change how those of others look.
     pub(super) fn expire(&mut self, groups: &BTreeSet<String>) {
         if groups.is_empty() {
             return;
@@ -233,10 +242,9 @@ impl Page {
             });
             self.count = self.count.saturating_sub(before - family.series.len());
         }
-        self.forget_empty();
     }
 
-    /// A name without series may come back as something else.
+    /// A name without series is not shown.
     pub(super) fn forget_empty(&mut self) {
         self.families.retain(|_, family| !family.series.is_empty());
     }

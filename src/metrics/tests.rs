@@ -126,6 +126,37 @@ fn a_run_replaces_what_its_groups_had_and_leaves_the_others() {
 }
 
 #[test]
+fn replacing_its_series_a_run_changes_neither_labels_nor_lines_of_others() {
+    let metrics = Metrics::new("");
+    let observe = |name: &str, bound| {
+        let (value, bounds) = (1.0, vec![bound]);
+        operation(name, &[], None, Change::Observe { value, bounds })
+    };
+    metrics.apply(
+        "h",
+        &[operation("x", &[("l", "1")], None, Change::Set(1.0))],
+    );
+    metrics.apply("i", &[operation("x", &[], None, Change::Set(2.0))]);
+    metrics.apply("h", &[operation("", &[], Some("h"), Change::Expire)]);
+    for _ in 0..2 {
+        metrics.apply("i", &[operation("x", &[], None, Change::Set(2.0))]);
+        check(&metrics, &["x{l=\"\",hook=\"i\"} 2"]);
+    }
+    // A name may begin anew as something else, with other buckets, but never beside lines of the same name.
+    let counts = [operation("x_count", &[], None, Change::Add(1.0))];
+    assert!(metrics.apply("i", &counts).is_empty());
+    let both = [observe("x", 1.0), counts[0].clone()];
+    assert_eq!(metrics.apply("i", &both).len(), 1);
+    assert!(metrics.apply("i", &[observe("x", 5.0)]).is_empty());
+    assert!(
+        metrics
+            .render_hooks()
+            .contains("x_bucket{hook=\"i\",le=\"5\"} 1\n")
+    );
+    assert!(!metrics.render_hooks().contains("le=\"1\""));
+}
+
+#[test]
 fn without_a_group_the_hook_is_the_group_unless_told_otherwise() {
     let one = [operation("runs", &[], None, Change::Add(1.0))];
     for (keeps, expected) in [(false, "runs{hook=\"h\"} 1"), (true, "runs{hook=\"h\"} 3")] {
