@@ -37,6 +37,8 @@ pub(crate) struct Chains {
     group: String,
     /// At most one for each pair of versions, in hook order.
     pub(crate) steps: Vec<ConversionStep>,
+    /// Rules for a pair of versions that another rule is used for.
+    pub(crate) unused: Vec<ConversionStep>,
 }
 
 /// The ways of every version to one version.
@@ -69,6 +71,7 @@ impl Chains {
         Chains {
             group: group(crd_name).to_owned(),
             steps: Vec::new(),
+            unused: Vec::new(),
         }
     }
 
@@ -83,8 +86,8 @@ impl Chains {
         };
         let mut known = self.steps.iter_mut();
         match known.find(|known| known.from == step.from && known.to == step.to) {
-            Some(known) if known.qualified() > step.qualified() => {}
-            Some(known) => *known = step,
+            Some(known) if known.qualified() > step.qualified() => self.unused.push(step),
+            Some(known) => self.unused.push(std::mem::replace(known, step)),
             None => self.steps.push(step),
         }
     }
@@ -244,8 +247,10 @@ mod tests {
             ([("v1", full), ("v1", "v2")], 0),
             ([("v1", "v2"), ("v1", full)], 1),
         ] {
-            let walked = walk(&chains(&rules), "v1", "v2");
+            let chains = chains(&rules);
+            let walked = walk(&chains, "v1", "v2");
             assert_eq!(walked, Some(vec![expected]), "{rules:?}");
+            assert_eq!(chains.unused[0].hook, 1 - expected);
         }
     }
 }

@@ -72,6 +72,7 @@ impl Conversion {
         let crds = conversion::chains(&registry.hooks)
             .into_iter()
             .map(|(name, chains)| {
+                warn_of_unused(registry, &name, &chains);
                 let targets = targets(registry, &chains, paces);
                 let crd = Crd {
                     name,
@@ -109,6 +110,18 @@ impl Conversion {
             warn!(crd = crd.name.as_str(), uid = question.id.uid.as_str(); "conversion refused: {reason}");
             Answer::Failed(unsuccessful(&crd.name, &question.desired, &reason))
         })
+    }
+}
+
+/// Two hooks may declare the same conversion, as in the original; which one is used should not be a riddle.
+fn warn_of_unused(registry: &Registry, crd: &str, chains: &Chains) {
+    for step in &chains.unused {
+        let hook = registry.hooks.get(step.hook);
+        let name = hook.map_or("", |hook| hook.name.as_str());
+        warn!(
+            hook = name, crd = crd, fromVersion = step.rule.from.as_str(), toVersion = step.rule.to.as_str();
+            "this conversion is declared again, and the other declaration is used; take one of them out"
+        );
     }
 }
 

@@ -446,9 +446,8 @@ fn a_hook_may_watch_what_has_to_be_converted_and_sees_it_in_its_snapshots() {
 #[test]
 fn the_example_converts_sites() {
     let stage = Stage::new("sites");
-    std::fs::remove_file(stage.env.hooks_dir().join("marker.sh")).unwrap();
-    let stage = stage.env("SHELL_OPERATOR_HOOKS_DIR", "hooks-with-library");
-    let folder = stage.env.path().join("hooks-with-library");
+    let stage = stage.env("SHELL_OPERATOR_HOOKS_DIR", "shipped/examples");
+    let folder = stage.env.path().join("shipped");
     std::fs::create_dir_all(folder.join("examples")).unwrap();
     let shipped = repository().join("hooks");
     std::os::unix::fs::symlink(shipped.join("lib"), folder.join("lib")).unwrap();

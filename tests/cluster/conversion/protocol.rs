@@ -1,11 +1,13 @@
 //! ConversionReviews sent by hand: versions, paths, chains of several hooks, and what is made of an answer that cannot be used.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{CONVERT, Converting};
-use crate::support::{Operator, SOON, wait_for};
+use crate::support::stage::CONVERSION_PORT;
+use crate::support::{Authority, Connection, Identity, Operator, SOON, Validity, wait_for};
 
 /// The requirement: an answer before the time that the caller names.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -104,29 +106,23 @@ fn a_hook_may_convert_further_than_asked_but_not_stay_or_go_back() {
              \"$BINDING_CONTEXT_PATH\" >\"$CONVERSION_RESPONSE_PATH\""
         )
     };
-    for (version, expected) in [
+    for (version, failing) in [
         ("v1", None),
-        ("v1beta1", Some("'v1beta1' is wanted")),
-        ("v1alpha1", Some("'v1beta1' is wanted")),
+        ("v1beta1", Some("second.sh")),
+        ("v1alpha1", Some("first.sh")),
     ] {
         let world = Converting::new("further")
             .hook("first", &[("v1alpha1", "v1beta1")], &to(version))
             .hook("second", &[("v1beta1", "v1")], &to("v1beta1"));
         let _operator = world.ready();
         let result = world.ask("v1", &[world.object("a", "v1alpha1")])["result"].clone();
-        match expected {
-            None => assert_eq!(result["status"], "Success"),
-            Some(_) => {
-                let hook = if version == "v1beta1" {
-                    "second"
-                } else {
-                    "first"
-                };
-                let text = result["message"].as_str().unwrap();
-                assert!(text.contains(&format!("'{hook}.sh'")), "{text}");
-                assert!(text.contains("is wanted"), "{text}");
-            }
-        }
+        let Some(hook) = failing else {
+            assert_eq!(result["status"], "Success", "{result}");
+            continue;
+        };
+        let text = result["message"].as_str().unwrap();
+        assert!(text.contains(&format!("'{hook}'")), "{text}");
+        assert!(text.contains("is wanted"), "{text}");
     }
 }
 
@@ -197,6 +193,53 @@ fn a_chain_has_one_time_limit_and_the_hook_that_meets_it_is_named() {
     wait_for("the end of the hook", SOON, || {
         operator.offspring().is_empty()
     });
+}
+
+/// The flags of this server are its own: certificate from files, callers by certificate, name and token.
+#[test]
+fn callers_and_certificate_files_are_as_for_admission() {
+    let mut world = Converting::usual("conversion-callers");
+    let address = world.stage.env.address().to_string();
+    let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let served = servers.server(&[&address], Validity::Now);
+    for (flag, content) in [
+        ("server-cert", &served.certificate_pem),
+        ("server-key", &served.key_pem),
+        ("ca", &servers.pem),
+        ("client-ca", &clients.pem),
+        ("client-auth-file", &"token-1\n".to_owned()),
+    ] {
+        let file = world.stage.env.write(flag, content);
+        let flag = format!("--conversion-webhook-{flag}={}", file.display());
+        world.stage.env = world.stage.env.clone().flag(&flag);
+    }
+    let name = "--conversion-webhook-client-name=api";
+    world.stage.env = world.stage.env.clone().flag(name);
+    let _operator = world.ready();
+    assert_eq!(world.bundle().trim(), servers.pem.trim());
+    let review = world.review("v1", &[world.object("a", "v1beta1")]);
+    let path = format!("/{}", world.crd_name());
+    let ask = |client: Option<&Identity>, token: &str| {
+        let socket = SocketAddr::new(world.stage.env.address(), CONVERSION_PORT);
+        let mut connection = Connection::tls(socket, &address, &servers.pem, client)?;
+        let token = format!("Bearer {token}");
+        let headers = [
+            ("Content-Type", "application/json"),
+            ("Authorization", token.as_str()),
+        ];
+        let answer = connection.request("POST", &path, &headers, review.to_string().as_bytes());
+        answer.map(|answer| answer.status)
+    };
+    let known = clients.client("api", &[], Validity::Now);
+    let unnamed = clients.client("other", &[], Validity::Now);
+    let foreign = servers.client("api", &[], Validity::Now);
+    assert!(ask(None, "token-1").is_err());
+    assert!(ask(Some(&foreign), "token-1").is_err());
+    assert_eq!(ask(Some(&unnamed), "token-1").ok(), Some(403));
+    assert_eq!(ask(Some(&known), "token-2").ok(), Some(401));
+    assert_eq!(world.runs(), [""; 0]);
+    assert_eq!(ask(Some(&known), "token-1").ok(), Some(200));
+    assert_eq!(world.runs(), ["v1beta1 v1 1"]);
 }
 
 #[test]
