@@ -196,7 +196,7 @@ fn the_printed_conversion_goes_both_ways_and_fails_with_a_message() {
 #[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
-    assert_eq!(readme.matches("<!-- hook: ").count(), 4);
+    assert_eq!(readme.matches("<!-- hook: ").count(), 5);
 
     let parts = hooks().join("lib/frameworks/shell");
     for entry in std::fs::read_dir(parts).unwrap() {
