@@ -60,6 +60,14 @@ impl Problem {
         )
     }
 
+    fn is_missing(&self) -> bool {
+        match self {
+            Problem::Api(error) => error.is_not_found(),
+            Problem::NoNamespace => true,
+            _ => false,
+        }
+    }
+
     /// There was no answer: the next operation has little hope either.
     pub(super) fn is_silence(&self) -> bool {
         matches!(
@@ -153,46 +161,23 @@ impl Hands<'_> {
             }
         };
         match done {
-            Err(error) if error.is_missing() && operation.ignore_missing_object => Ok(()),
-            Err(Fault::Api(error)) if place.resource.kind == "Secret" => {
+            Err(problem) if problem.is_missing() && operation.ignore_missing_object => Ok(()),
+            Err(Problem::Api(error)) if place.resource.kind == "Secret" => {
                 Err(Problem::ApiAboutSecret(error))
             }
-            Err(Fault::Api(error)) => Err(Problem::Api(error)),
-            Err(Fault::Other(problem)) => Err(problem),
-            Ok(()) => Ok(()),
+            done => done,
         }
     }
 }
 
-/// Like `Problem`, while it is not yet known if it counts.
-enum Fault {
-    Api(Error),
-    Other(Problem),
-}
-
-impl Fault {
-    fn is_missing(&self) -> bool {
-        match self {
-            Fault::Api(error) => error.is_not_found(),
-            Fault::Other(problem) => matches!(problem, Problem::NoNamespace),
-        }
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Fault {
-        Fault::Api(error)
-    }
-}
-
-impl From<Problem> for Fault {
-    fn from(problem: Problem) -> Fault {
-        Fault::Other(problem)
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        Problem::Api(error)
     }
 }
 
 impl Place<'_> {
-    fn create(&self, object: &str, existing: Existing) -> Result<(), Fault> {
+    fn create(&self, object: &str, existing: Existing) -> Result<(), Problem> {
         let collection = self.path(None, None)?;
         let mut pauses = Pauses::new();
         loop {
@@ -209,14 +194,15 @@ impl Place<'_> {
             }
             match self.replace(object, &mut pauses) {
                 // Deleted between the two: then it can be created after all.
-                Err(Fault::Api(error)) if error.is_not_found() && pauses.next(self.hands.rest) => {}
+                Err(Problem::Api(error))
+                    if error.is_not_found() && pauses.next(self.hands.rest) => {}
                 end => return end,
             }
         }
     }
 
     /// Puts an object in the place of the one that is there.
-    fn replace(&self, object: &str, pauses: &mut Pauses) -> Result<(), Fault> {
+    fn replace(&self, object: &str, pauses: &mut Pauses) -> Result<(), Problem> {
         let path = self.path(Some(&self.target.name), None)?;
         loop {
             let current = self.ask(Method::Get, &path)?;
@@ -228,21 +214,21 @@ impl Place<'_> {
                 Ok(_) => return Ok(()),
                 Err(error) if !error.is_conflict() => return Err(error.into()),
                 Err(_) if pauses.next(self.hands.rest) => {}
-                Err(_) => return Err(Problem::Conflict.into()),
+                Err(_) => return Err(Problem::Conflict),
             }
         }
     }
 
-    fn delete(&self, propagation: Propagation) -> Result<(), Fault> {
+    fn delete(&self, propagation: Propagation) -> Result<(), Problem> {
         let path = match self.path(Some(&self.target.name), None) {
             Ok(path) => path,
-            Err(Fault::Other(Problem::NoNamespace)) => {
+            Err(Problem::NoNamespace) => {
                 // The original asks for an object that cannot be, and takes the 404 for success.
                 log::warn!(kind = self.target.kind.as_str(), name = self.target.name.as_str();
                     "a hook deletes an object without naming its namespace: nothing is deleted");
                 return Ok(());
             }
-            Err(fault) => return Err(fault),
+            Err(problem) => return Err(problem),
         };
         let policy = match propagation {
             Propagation::Foreground => "Foreground",
@@ -267,7 +253,7 @@ impl Place<'_> {
     }
 
     /// Another object of the same name is another object.
-    fn wait_until_gone(&self, path: &str, uid: &str) -> Result<(), Fault> {
+    fn wait_until_gone(&self, path: &str, uid: &str) -> Result<(), Problem> {
         let limit = Instant::now() + DELETED_LIMIT;
         let limit = self.hands.until.map_or(limit, |until| until.min(limit));
         loop {
@@ -281,12 +267,12 @@ impl Place<'_> {
                 },
             }
             if Instant::now() >= limit {
-                return Err(Problem::StillThere.into());
+                return Err(Problem::StillThere);
             }
         }
     }
 
-    fn filter(&self, filter: &Filter, subresource: Option<&str>) -> Result<(), Fault> {
+    fn filter(&self, filter: &Filter, subresource: Option<&str>) -> Result<(), Problem> {
         let path = self.path(Some(&self.target.name), None)?;
         let changed_path = self.path(Some(&self.target.name), subresource)?;
         let mut pauses = Pauses::new();
@@ -295,7 +281,7 @@ impl Place<'_> {
             let input = Input::read(&current).map_err(|_| Problem::Filter)?;
             let changed = filter.apply_to(&input).map_err(|_| Problem::Filter)?;
             if !changed.get("kind").is_some_and(Value::is_string) {
-                return Err(Problem::NotAnObject.into());
+                return Err(Problem::NotAnObject);
             }
             if serde_json::from_slice::<Value>(&current).is_ok_and(|current| current == changed) {
                 return Ok(());
@@ -304,7 +290,7 @@ impl Place<'_> {
                 Ok(_) => return Ok(()),
                 Err(error) if !error.is_conflict() => return Err(error.into()),
                 Err(_) if pauses.next(self.hands.rest) => {}
-                Err(_) => return Err(Problem::Conflict.into()),
+                Err(_) => return Err(Problem::Conflict),
             }
         }
     }
@@ -315,7 +301,7 @@ impl Place<'_> {
         patch: &str,
         subresource: Option<&str>,
         query: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Problem> {
         let mut path = self.path(Some(&self.target.name), subresource)?;
         path.push_str(query);
         self.send(Method::Patch, &path, content_type, patch)?;
@@ -323,10 +309,10 @@ impl Place<'_> {
     }
 
     /// The path of all objects, of one, or of a part of one.
-    fn path(&self, name: Option<&str>, subresource: Option<&str>) -> Result<String, Fault> {
+    fn path(&self, name: Option<&str>, subresource: Option<&str>) -> Result<String, Problem> {
         let namespace = self.target.namespace.as_str();
         if self.resource.namespaced && namespace.is_empty() {
-            return Err(Problem::NoNamespace.into());
+            return Err(Problem::NoNamespace);
         }
         let mut path = self.resource.path(Some(namespace), name);
         if let Some(subresource) = subresource {

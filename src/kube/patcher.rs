@@ -76,7 +76,7 @@ impl Perform for Patcher {
             let result = hands.carry_out(&operation);
             course.note(&operation, result)
         });
-        course.finish(end)
+        course.finish(&end)
     }
 }
 
@@ -161,7 +161,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn finish(mut self, end: Result<(), Cut>) -> Result<(), Undone> {
+    fn finish(mut self, end: &Result<(), Cut>) -> Result<(), Undone> {
         let (hook, binding) = (self.order.hook, self.order.binding);
         let seconds = self.began.elapsed().as_secs_f64();
         let untried = self.total.saturating_sub(self.done + self.failed);

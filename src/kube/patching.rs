@@ -259,11 +259,9 @@ fn nothing_runs_when_one_document_is_bad() {
 fn a_failed_run_changes_only_what_asked_for_it_and_a_dry_run_nothing() {
     let server = server(|_, stream| stream.write_all(&answer(200, "", "{}")).is_ok());
     let patcher = patcher(&server, no_limits());
-    let despite = MERGE.replace('}', "}").replace("\"a\"", "\"b\"").replacen(
-        '{',
-        "{\"ignoreHookError\":true,",
-        1,
-    );
+    let despite = MERGE
+        .replace("\"a\"", "\"b\"")
+        .replacen('{', "{\"ignoreHookError\":true,", 1);
     let file = format!("{MERGE}{despite}");
     for (scope, count) in [
         (Scope::Check, 0),

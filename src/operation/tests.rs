@@ -253,141 +253,143 @@ fn what_the_server_sets_is_taken_out_of_an_object_before_it_is_created() {
     );
 }
 
+/// Documents and what is said about them.
+const BAD: &[(&str, &str)] = &[
+    (r#"{}"#, "document 2: operation is required"),
+    (
+        r#"{"operation":"delete"}"#,
+        "document 2: operation \"delete\" is not one of Create, ",
+    ),
+    (
+        r#"{"operation":["Delete"]}"#,
+        "document 2: operation must be a string",
+    ),
+    (
+        r#"{"operation":"Create"}"#,
+        "document 2 (Create): object is required",
+    ),
+    (
+        r#"{"operation":"Create","object":null}"#,
+        "(Create): object is required",
+    ),
+    (
+        r#"{"operation":"Create","object":""}"#,
+        "(Create): object is required",
+    ),
+    (
+        r#"{"operation":"Create","object":[]}"#,
+        "(Create): object must be an object",
+    ),
+    (
+        r#"{"operation":"Create","object":"- a"}"#,
+        "(Create): object must be an object",
+    ),
+    (
+        r#"{"operation":"Create","object":"a: ["}"#,
+        "(Create): object is a text that is neither JSON nor YAML: YAML, line ",
+    ),
+    (
+        r#"{"operation":"Create","object":{"apiVersion":"v1","metadata":{"name":"a","namespace":"n"}}}"#,
+        "(Create n/a): object.kind is required",
+    ),
+    (
+        r#"{"operation":"Create","object":{"kind":"Pod","metadata":{"name":"a"}}}"#,
+        "(Create Pod/a): object.apiVersion is required",
+    ),
+    (
+        r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1"}}"#,
+        "(Create v1/Pod): object.metadata.name is required",
+    ),
+    (
+        r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":5}}}"#,
+        "object.metadata.name must be a string",
+    ),
+    (
+        r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1","metadata":[]}}"#,
+        "object.metadata must be an object",
+    ),
+    (
+        r#"{"operation":"Apply","object":{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"a"}}}"#,
+        "(Apply v1/Pod): object.metadata.name is required",
+    ),
+    (
+        r#"{"operation":"Delete","namespace":"n","name":"a"}"#,
+        "(Delete n/a): kind is required",
+    ),
+    (
+        r#"{"operation":"Delete","kind":"Pod","namespace":"n"}"#,
+        "(Delete Pod/n): name is required",
+    ),
+    (
+        r#"{"operation":"Delete","kind":"Pod","name":""}"#,
+        "(Delete Pod): name is required",
+    ),
+    (
+        r#"{"operation":"JQPatch","kind":"Pod","name":"a"}"#,
+        "(JQPatch Pod/a): jqFilter is required",
+    ),
+    (
+        r#"{"operation":"JQPatch","kind":"Pod","name":"a","jqFilter":""}"#,
+        "jqFilter is required",
+    ),
+    (
+        r#"{"operation":"JQPatch","kind":"Pod","name":"a","jqFilter":".a ="}"#,
+        "(JQPatch Pod/a): jqFilter does not compile",
+    ),
+    (
+        r#"{"operation":"MergePatch","kind":"Pod","name":"a"}"#,
+        "mergePatch is required",
+    ),
+    (
+        r#"{"operation":"MergePatch","kind":"Pod","name":"a","mergePatch":{}}"#,
+        "mergePatch must not be empty",
+    ),
+    (
+        r#"{"operation":"MergePatch","kind":"Pod","name":"a","mergePatch":[1]}"#,
+        "mergePatch must be an object",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a"}"#,
+        "jsonPatch is required",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[]}"#,
+        "jsonPatch must not be empty",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":{"op":"remove"}}"#,
+        "jsonPatch must be a list",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"remove","path":"/a"},{"op":"remove"}]}"#,
+        "item 2 has no path",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"path":"/a"}]}"#,
+        "item 1 has no op",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"drop","path":"/a"}]}"#,
+        "item 1 has an op that is not one of",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"move","path":"/a"}]}"#,
+        "item 1 has no from",
+    ),
+    (
+        r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[5]}"#,
+        "item 1 is not an object",
+    ),
+    (
+        r#"{"operation":"Delete","kind":"Pod","name":"a","ignoreMissingObject":"maybe"}"#,
+        "ignoreMissingObject must be true or false",
+    ),
+];
+
 #[test]
 fn a_bad_document_is_named_with_its_number_operation_and_object() {
     let good = r#"{"operation":"Delete","kind":"Pod","namespace":"n","name":"a"}"#;
-    let cases = [
-        (r#"{}"#, "document 2: operation is required"),
-        (
-            r#"{"operation":"delete"}"#,
-            "document 2: operation \"delete\" is not one of Create, ",
-        ),
-        (
-            r#"{"operation":["Delete"]}"#,
-            "document 2: operation must be a string",
-        ),
-        (
-            r#"{"operation":"Create"}"#,
-            "document 2 (Create): object is required",
-        ),
-        (
-            r#"{"operation":"Create","object":null}"#,
-            "(Create): object is required",
-        ),
-        (
-            r#"{"operation":"Create","object":""}"#,
-            "(Create): object is required",
-        ),
-        (
-            r#"{"operation":"Create","object":[]}"#,
-            "(Create): object must be an object",
-        ),
-        (
-            r#"{"operation":"Create","object":"- a"}"#,
-            "(Create): object must be an object",
-        ),
-        (
-            r#"{"operation":"Create","object":"a: ["}"#,
-            "(Create): object is a text that is neither JSON nor YAML: YAML, line ",
-        ),
-        (
-            r#"{"operation":"Create","object":{"apiVersion":"v1","metadata":{"name":"a","namespace":"n"}}}"#,
-            "(Create n/a): object.kind is required",
-        ),
-        (
-            r#"{"operation":"Create","object":{"kind":"Pod","metadata":{"name":"a"}}}"#,
-            "(Create Pod/a): object.apiVersion is required",
-        ),
-        (
-            r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1"}}"#,
-            "(Create v1/Pod): object.metadata.name is required",
-        ),
-        (
-            r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":5}}}"#,
-            "object.metadata.name must be a string",
-        ),
-        (
-            r#"{"operation":"Create","object":{"kind":"Pod","apiVersion":"v1","metadata":[]}}"#,
-            "object.metadata must be an object",
-        ),
-        (
-            r#"{"operation":"Apply","object":{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"a"}}}"#,
-            "(Apply v1/Pod): object.metadata.name is required",
-        ),
-        (
-            r#"{"operation":"Delete","namespace":"n","name":"a"}"#,
-            "(Delete n/a): kind is required",
-        ),
-        (
-            r#"{"operation":"Delete","kind":"Pod","namespace":"n"}"#,
-            "(Delete Pod/n): name is required",
-        ),
-        (
-            r#"{"operation":"Delete","kind":"Pod","name":""}"#,
-            "(Delete Pod): name is required",
-        ),
-        (
-            r#"{"operation":"JQPatch","kind":"Pod","name":"a"}"#,
-            "(JQPatch Pod/a): jqFilter is required",
-        ),
-        (
-            r#"{"operation":"JQPatch","kind":"Pod","name":"a","jqFilter":""}"#,
-            "jqFilter is required",
-        ),
-        (
-            r#"{"operation":"JQPatch","kind":"Pod","name":"a","jqFilter":".a ="}"#,
-            "(JQPatch Pod/a): jqFilter does not compile",
-        ),
-        (
-            r#"{"operation":"MergePatch","kind":"Pod","name":"a"}"#,
-            "mergePatch is required",
-        ),
-        (
-            r#"{"operation":"MergePatch","kind":"Pod","name":"a","mergePatch":{}}"#,
-            "mergePatch must not be empty",
-        ),
-        (
-            r#"{"operation":"MergePatch","kind":"Pod","name":"a","mergePatch":[1]}"#,
-            "mergePatch must be an object",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a"}"#,
-            "jsonPatch is required",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[]}"#,
-            "jsonPatch must not be empty",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":{"op":"remove"}}"#,
-            "jsonPatch must be a list",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"remove","path":"/a"},{"op":"remove"}]}"#,
-            "item 2 has no path",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"path":"/a"}]}"#,
-            "item 1 has no op",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"drop","path":"/a"}]}"#,
-            "item 1 has an op that is not one of",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[{"op":"move","path":"/a"}]}"#,
-            "item 1 has no from",
-        ),
-        (
-            r#"{"operation":"JSONPatch","kind":"Pod","name":"a","jsonPatch":[5]}"#,
-            "item 1 is not an object",
-        ),
-        (
-            r#"{"operation":"Delete","kind":"Pod","name":"a","ignoreMissingObject":"maybe"}"#,
-            "ignoreMissingObject must be true or false",
-        ),
-    ];
-    for (bad, expected) in cases {
+    for (bad, expected) in BAD {
         refused(&format!("{good}\n{bad}\n{good}"), expected);
     }
     refused("[]", "document 1: an operation is a mapping");

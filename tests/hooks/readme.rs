@@ -194,9 +194,56 @@ fn the_printed_conversion_goes_both_ways_and_fails_with_a_message() {
 }
 
 #[test]
+fn the_printed_hook_that_changes_objects_asks_for_one_in_each_namespace() {
+    let place = Workplace::new();
+    let script = printed(&place, "welcome.sh");
+    assert_eq!(
+        config(command(&script))["kubernetes"][0]["kind"],
+        "Namespace"
+    );
+    let namespace = |name: &str| json!({ "object": { "metadata": { "name": name } } });
+    let mut event = namespace("c");
+    event["type"] = json!("Event");
+    event["watchEvent"] = json!("Added");
+    let contexts = json!([
+        { "binding": "namespaces", "type": "Synchronization", "objects": [namespace("a"), namespace("b")] },
+        event,
+    ]);
+    let operations = place.write("operations", "");
+    let mut command = command(&script);
+    command.env("KUBERNETES_PATCH_PATH", &operations);
+    let finished = run(command, &contexts.to_string());
+    assert_eq!((finished.status, finished.stderr.as_str()), (Some(0), ""));
+    let written = std::fs::read_to_string(&operations).unwrap();
+    let written: Vec<Value> = serde_json::Deserializer::from_str(&written)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let asked: Vec<_> = written
+        .iter()
+        .map(|one| {
+            (
+                one["operation"].as_str(),
+                one["object"]["metadata"]["namespace"].as_str(),
+            )
+        })
+        .collect();
+    let create = Some("CreateIfNotExists");
+    assert_eq!(
+        asked,
+        [
+            (create, Some("a")),
+            (create, Some("b")),
+            (create, Some("c"))
+        ]
+    );
+    assert_eq!(written[2]["object"]["data"]["text"], "this is c");
+}
+
+#[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
-    assert_eq!(readme.matches("<!-- hook: ").count(), 5);
+    assert_eq!(readme.matches("<!-- hook: ").count(), 7);
 
     let parts = hooks().join("lib/frameworks/shell");
     for entry in std::fs::read_dir(parts).unwrap() {

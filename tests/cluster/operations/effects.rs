@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Site, documents};
 use crate::support::control_plane::unique;
 use crate::support::stage::script;
-use crate::support::{SOON, wait_for};
+use crate::support::{SOON, repository, wait_for};
 
 #[test]
 fn objects_are_created_kept_or_replaced() {
@@ -339,4 +339,45 @@ fn an_object_out_of_a_snapshot_can_be_written_back_and_copied() {
     assert_eq!(site.map("source")["data"], json!({ "a": "1", "b": "2" }));
     assert_eq!(site.map("copy")["data"], json!({ "a": "1" }));
     assert_eq!(site.map("applied")["data"], json!({ "a": "1" }));
+}
+
+/// The operations printed in `hooks/README.md`, as they stand there, and the hook that is printed above them.
+#[test]
+fn what_the_readme_prints_does_what_it_says() {
+    let site = Site::new("printed");
+    site.create_map("old-settings", &json!({}));
+    let readme = std::fs::read_to_string(repository().join("hooks/README.md")).unwrap();
+    let block = |mark: &str| {
+        let (_, rest) = readme.split_once(&format!("<!-- {mark} -->\n```")).unwrap();
+        let (_, rest) = rest.split_once('\n').unwrap();
+        rest.split_once("\n```\n").unwrap().0.to_owned()
+    };
+    let label =
+        json!({ "metadata": { "labels": { "welcome.example.com/enabled": site.namespace.name } } });
+    let path = format!("/api/v1/namespaces/{}", site.namespace.name);
+    assert_eq!(site.api.merge(&path, &label).status, 200);
+    let hook = block("hook: welcome.sh").replace(
+        "enabled: \"true\"",
+        &format!("enabled: {}", site.namespace.name),
+    );
+    site.env.write_hook("welcome.sh", &hook);
+    let operations = block("operations").replace(
+        "namespace: shop",
+        &format!("namespace: {}", site.namespace.name),
+    );
+    let _operator = site.run(&operations);
+    let settings = site.map("settings");
+    assert_eq!(settings["data"], json!({ "color": "BLUE", "weight": "7" }));
+    assert_eq!(settings["metadata"]["labels"]["owner"], "shop");
+    assert_eq!(settings["metadata"]["annotations"]["checked"], "yes");
+    assert_eq!(
+        site.api
+            .get(&format!("{}/old-settings", site.maps()))
+            .status,
+        404
+    );
+    assert_eq!(
+        site.map("welcome")["data"]["text"],
+        format!("this is {}", site.namespace.name)
+    );
 }
