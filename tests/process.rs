@@ -23,10 +23,11 @@ fn an_operator_started_before_its_api_server_waits_for_it() {
     let mut operator = env.start();
     operator.wait_alive();
     assert_eq!(operator.healthz().unwrap().text().trim(), "ok");
-    let answer = operator.readyz().unwrap();
-    assert_eq!(answer.status, 503);
-    let reason = answer.text().to_lowercase();
-    assert!(reason.contains("api server"), "the reason: {reason}");
+    wait_for("the reason", SOON, || {
+        let answer = operator.readyz().unwrap();
+        assert_eq!(answer.status, 503);
+        answer.text().to_lowercase().contains("api server")
+    });
     operator.wait_log("that it waits, with the address", |line| {
         line.contains(&address.to_string())
     });

@@ -188,11 +188,16 @@ impl Converting {
         });
     }
 
+    /// Reads it, also when the API server is just taking over a change of the CRD and asks for a moment.
     #[track_caller]
     fn get(&self, name: &str, version: &str) -> Value {
-        self.stage
-            .api
-            .object(&format!("{}/{name}", self.path(version)))
+        let path = format!("{}/{name}", self.path(version));
+        let answer = wait_for("an answer", SOON, || {
+            let answer = self.stage.api.get(&path);
+            (answer.status != 429).then_some(answer)
+        });
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
     }
 
     /// The runs of hooks since the last call, each as `from to count`.
@@ -310,7 +315,11 @@ fn a_list_of_mixed_stored_versions_is_read_in_every_version() {
         }
     }
     for version in VERSIONS {
-        let list = world.stage.api.object(&world.path(version));
+        // A CRD that was changed is not served for a moment.
+        let list = wait_for("the list", SOON, || {
+            let answer = world.stage.api.get(&world.path(version));
+            (answer.status == 200).then(|| answer.json())
+        });
         let items = list["items"].as_array().unwrap();
         let names: Vec<&str> = items
             .iter()
