@@ -66,7 +66,7 @@ pub(crate) struct ObjectKey {
 pub(crate) enum Signal {
     /// TERM or INT: stop in order; a second one stops at once.
     Stop,
-    /// HUP: hooks are read once, so this is only noted in the log (see README).
+    /// HUP: read the hooks again, and begin anew with them if they are good.
     Reload,
 }
 
@@ -82,6 +82,8 @@ pub(crate) enum Event {
     },
     /// The hooks were read; or why they could not be. Sent once, by the load thread.
     Loaded(Result<Arc<Registry>, String>),
+    /// The hooks were read once more because of a HUP: good, or what is wrong with them. Sent by the load thread.
+    LoadedAgain(Result<(), String>),
     /// The API server answered for the first time. Sent once, by the connect thread.
     Connected,
     /// An object changed in a way that its binding wants to hear of. Sent by the watch threads, after the store was written.

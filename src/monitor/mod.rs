@@ -163,9 +163,8 @@ impl Monitors {
         let monitors = self.shared.monitors_of(hook);
         let view = |(index, binding): (usize, &KubernetesBinding)| {
             let mut enabled = monitors.iter();
-            let enabled = enabled.find(|monitor| {
-                monitor.id.binding == index && monitor.phase() != Phase::Idle
-            });
+            let enabled = enabled
+                .find(|monitor| monitor.id.binding == index && monitor.phase() != Phase::Idle);
             enabled.map_or_else(
                 || SnapshotView {
                     binding: binding.name.clone(),

@@ -65,7 +65,9 @@ impl Line {
         let origin = match self.what {
             What::Run(origin) => origin,
             What::EnableKubernetes => {
-                return format!("EnableKubernetesBindings:{queue}::{name}:EnableKubernetesBindings");
+                return format!(
+                    "EnableKubernetesBindings:{queue}::{name}:EnableKubernetesBindings"
+                );
             }
             What::EnableSchedules => {
                 return format!("EnableScheduleBindings:{queue}::{name}:EnableScheduleBindings");
@@ -219,9 +221,18 @@ mod tests {
         let run = |origin| Task::run(0, origin, None, now);
         for (task, expected) in [
             (run(Origin::OnStartup), "HookRun:main:onStartup:dir/a.sh"),
-            (run(Origin::Schedule(0)), "HookRun:main:schedule:dir/a.sh:group=g:tick"),
-            (run(Origin::Synchronization(0)), "HookRun:main:kubernetes:dir/a.sh:pods"),
-            (run(Origin::Change(0)), "HookRun:main:kubernetes:dir/a.sh:pods"),
+            (
+                run(Origin::Schedule(0)),
+                "HookRun:main:schedule:dir/a.sh:group=g:tick",
+            ),
+            (
+                run(Origin::Synchronization(0)),
+                "HookRun:main:kubernetes:dir/a.sh:pods",
+            ),
+            (
+                run(Origin::Change(0)),
+                "HookRun:main:kubernetes:dir/a.sh:pods",
+            ),
             (
                 Task::new(0, Work::EnableKubernetes, now),
                 "EnableKubernetesBindings:main::dir/a.sh:EnableKubernetesBindings",
@@ -249,14 +260,27 @@ mod tests {
             is_stopped: false,
         };
         assert_eq!(copied(&head).view("q", &registry).status, "run first task");
-        head.failed(3, "dir/a.sh FAILED: boom", Duration::from_millis(6300), false);
+        head.failed(
+            3,
+            "dir/a.sh FAILED: boom",
+            Duration::from_millis(6300),
+            false,
+        );
         let view = copied(&head).view("q", &registry);
         assert_eq!(
             view.tasks,
             ["HookRun:q:kubernetes:dir/a.sh:pods:failures 3:dir/a.sh FAILED: boom"]
         );
-        assert!(view.status.starts_with("sleep after fail for 6.3s ("), "{}", view.status);
-        assert!(view.status.ends_with("s left of 6.3s delay)"), "{}", view.status);
+        assert!(
+            view.status.starts_with("sleep after fail for 6.3s ("),
+            "{}",
+            view.status
+        );
+        assert!(
+            view.status.ends_with("s left of 6.3s delay)"),
+            "{}",
+            view.status
+        );
         head.again();
         let view = copied(&head).view("q", &registry);
         assert_eq!(view.status, "run first task");

@@ -128,7 +128,10 @@ impl Debug {
     fn set(&self, body: &[u8]) -> Response {
         let form = String::from_utf8_lossy(body);
         let (name, value) = (field(&form, "name"), field(&form, "value"));
-        match self.parameters.set(&name, &value, &field(&form, "duration")) {
+        match self
+            .parameters
+            .set(&name, &value, &field(&form, "duration"))
+        {
             Ok(()) => Response::text(200, ""),
             Err(error) => Response::text(400, format!("{error}\n")),
         }
@@ -301,7 +304,9 @@ mod tests {
     }
 
     fn shown(path: &str) -> (u16, &'static str, String) {
-        let response = debug().show(path, "").unwrap_or_else(|| Response::text(404, NOT_FOUND));
+        let response = debug()
+            .show(path, "")
+            .unwrap_or_else(|| Response::text(404, NOT_FOUND));
         let text = String::from_utf8(response.body).unwrap();
         (response.status, response.content_type, text)
     }
@@ -310,15 +315,32 @@ mod tests {
     fn routes_answer_in_the_format_of_their_ending() {
         let hooks = "[\"001/a.sh\",\"b c.sh\"]\n".to_owned();
         let text = "text/plain; charset=utf-8";
-        assert_eq!(shown("/hook/list.json"), (200, "application/json", hooks.clone()));
+        assert_eq!(
+            shown("/hook/list.json"),
+            (200, "application/json", hooks.clone())
+        );
         assert_eq!(shown("/hook/list.text"), (200, text, hooks.clone()));
         assert_eq!(shown("/hook/list"), (200, text, hooks));
         assert_eq!(
             shown("/hook/list.yaml"),
-            (200, "application/yaml", "- 001/a.sh\n- \"b c.sh\"\n".replace("001/a.sh", "\"001/a.sh\""))
+            (
+                200,
+                "application/yaml",
+                "- 001/a.sh\n- \"b c.sh\"\n".replace("001/a.sh", "\"001/a.sh\"")
+            )
         );
-        assert_eq!(shown("/"), (200, text, "debug endpoint is alive".to_owned()));
-        for path in ["/hook/list.xml", "/hook/x", "/queue", "/queue/other.json", "/config/list.", "/hook//"] {
+        assert_eq!(
+            shown("/"),
+            (200, text, "debug endpoint is alive".to_owned())
+        );
+        for path in [
+            "/hook/list.xml",
+            "/hook/x",
+            "/queue",
+            "/queue/other.json",
+            "/config/list.",
+            "/hook//",
+        ] {
             assert_eq!(shown(path), (404, text, NOT_FOUND.to_owned()), "{path}");
         }
     }
@@ -331,10 +353,16 @@ mod tests {
         assert!(text.starts_with(first), "{text}");
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["pods"]["operations"]["sinceStart"]["added"], 2);
-        assert_eq!(value["pods[1]"]["operations"]["sinceLastExecution"]["cleaned"], 0);
+        assert_eq!(
+            value["pods[1]"]["operations"]["sinceLastExecution"]["cleaned"],
+            0
+        );
         assert_eq!(shown("/hook/001%2Fa.sh/snapshots.text").2, text);
         let unknown = shown("/hook/c.sh/snapshots");
-        assert_eq!((unknown.0, unknown.2.as_str()), (400, "hook 'c.sh' is not exist\n"));
+        assert_eq!(
+            (unknown.0, unknown.2.as_str()),
+            (400, "hook 'c.sh' is not exist\n")
+        );
     }
 
     #[test]
@@ -353,6 +381,9 @@ mod tests {
         }
         let refused = debug().set(b"name=log.level&value=loud");
         assert_eq!(refused.status, 400);
-        assert_eq!(refused.body, b"'value' parameter is invalid: no level found\n");
+        assert_eq!(
+            refused.body,
+            b"'value' parameter is invalid: no level found\n"
+        );
     }
 }

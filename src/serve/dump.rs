@@ -156,7 +156,10 @@ impl Queues {
         if active + empty > 0 {
             let queues = counted(active + empty, "other queue");
             let tasks = counted(tasks, "task");
-            let _ = writeln!(text, "- {queues} ({active} active, {empty} empty): {tasks}.");
+            let _ = writeln!(
+                text,
+                "- {queues} ({active} active, {empty} empty): {tasks}."
+            );
         }
         match summary.total_tasks {
             0 => text.push_str("- no tasks to handle.\n"),
@@ -381,7 +384,11 @@ mod tests {
             "Summary:\n- 'main' queue: empty.\n- no tasks to handle.\n"
         );
         assert_eq!(
-            text(vec![queue("main", "s", &["a"]), queue("b", "t", &["x"]), queue("a", "u", &["y"])]),
+            text(vec![
+                queue("main", "s", &["a"]),
+                queue("b", "t", &["x"]),
+                queue("a", "u", &["y"])
+            ]),
             "Queue 'main': length 1, status: 's'\n\n 1. a\n\n\
              Queue 'a': length 1, status: 'u'\n\n 1. y\n\n\
              Queue 'b': length 1, status: 't'\n\n 1. x\n\n\
@@ -410,7 +417,10 @@ mod tests {
 
     #[test]
     fn what_a_hook_printed_cannot_steer_a_terminal_or_forge_a_line() {
-        let text = main_text(vec![queue("main", "", &["a FAILED: x\u{1b}[2J\ny\u{9b}m"])], None);
+        let text = main_text(
+            vec![queue("main", "", &["a FAILED: x\u{1b}[2J\ny\u{9b}m"])],
+            None,
+        );
         assert!(text.contains("\n 1. a FAILED: x?[2J y?m\n"), "{text:?}");
     }
 

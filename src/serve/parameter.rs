@@ -76,7 +76,10 @@ impl fmt::Display for SetError {
                 write!(out, "parse duration {given:?} failed: {reason}")
             }
             SetError::Thread(error) => {
-                write!(out, "cannot start the thread that would change it back: {error}")
+                write!(
+                    out,
+                    "cannot start the thread that would change it back: {error}"
+                )
             }
         }
     }
@@ -170,13 +173,21 @@ impl Parameters {
     /// The same as a table.
     pub(crate) fn table(&self) -> String {
         let state = self.shared.locked();
-        let until = state.temporary.as_ref().map(|temporary| written(temporary.until));
+        let until = state
+            .temporary
+            .as_ref()
+            .map(|temporary| written(temporary.until));
         let row = |name: &str, value: &str, until: &str, text: &str| {
             format!("{name:<30} {value:<20} {until:<20} {text:<40}\n")
         };
         let head = row("NAME", "VALUE", "EXPIRE AT", "DESCRIPTION");
         let level = &state.level().name;
-        head + &row(LOG_LEVEL, level, until.as_deref().unwrap_or_default(), DESCRIPTION)
+        head + &row(
+            LOG_LEVEL,
+            level,
+            until.as_deref().unwrap_or_default(),
+            DESCRIPTION,
+        )
     }
 }
 
@@ -210,10 +221,7 @@ impl State {
 }
 
 /// For how long, and until when. None: for good.
-fn time_of(
-    text: &str,
-    filter: LevelFilter,
-) -> Result<Option<(Duration, Timestamp)>, SetError> {
+fn time_of(text: &str, filter: LevelFilter) -> Result<Option<(Duration, Timestamp)>, SetError> {
     let failed = |reason: String| SetError::Duration {
         given: text.to_owned(),
         reason,
@@ -252,9 +260,24 @@ mod tests {
     fn what_cannot_be_set_is_refused_in_the_words_of_the_original() {
         for (name, value, duration, expected) in [
             ("", "debug", "", "'name' parameter is required"),
-            ("log.lvl", "debug", "", "unknown runtime parameter \"log.lvl\""),
-            ("log.level", "loud", "", "'value' parameter is invalid: no level found"),
-            ("log.level", "", "", "'value' parameter is invalid: no level found"),
+            (
+                "log.lvl",
+                "debug",
+                "",
+                "unknown runtime parameter \"log.lvl\"",
+            ),
+            (
+                "log.level",
+                "loud",
+                "",
+                "'value' parameter is invalid: no level found",
+            ),
+            (
+                "log.level",
+                "",
+                "",
+                "'value' parameter is invalid: no level found",
+            ),
             (
                 "log.level",
                 "debug",
@@ -269,7 +292,10 @@ mod tests {
 
     #[test]
     fn only_debug_ends_by_itself_when_no_time_is_given() {
-        assert!(matches!(time_of("", LevelFilter::Debug), Ok(Some((DEBUG_TIME, _)))));
+        assert!(matches!(
+            time_of("", LevelFilter::Debug),
+            Ok(Some((DEBUG_TIME, _)))
+        ));
         for filter in [LevelFilter::Trace, LevelFilter::Info, LevelFilter::Error] {
             assert!(matches!(time_of("", filter), Ok(None)), "{filter}");
         }

@@ -55,7 +55,9 @@ impl SocketFile {
             path: path.to_owned(),
             error,
         };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         let mut private = DirBuilder::new();
         private.mode(0o700);
@@ -140,9 +142,16 @@ mod tests {
         let path = folder.join("deep/debug.socket");
         let (listener, file) = SocketFile::bind(&path).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&path), mode(path.parent().unwrap()), mode(&folder)), (0o600, 0o700, 0o700));
+        assert_eq!(
+            (mode(&path), mode(path.parent().unwrap()), mode(&folder)),
+            (0o600, 0o700, 0o700)
+        );
         assert!(UnixStream::connect(&path).is_ok());
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing left behind");
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing left behind"
+        );
         drop((listener, file));
         assert!(!path.exists());
         fs::remove_dir_all(folder).unwrap();

@@ -80,7 +80,10 @@ fn string(text: &mut String, content: &str) {
     }
     for letter in Value::from(content).to_string().chars() {
         // JSON leaves these as they are, and YAML does not.
-        let hidden = matches!(letter, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+        let hidden = matches!(
+            letter,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}'
+        );
         if hidden {
             text.push_str(&format!("\\u{:04x}", u32::from(letter)));
         } else {
@@ -91,7 +94,9 @@ fn string(text: &mut String, content: &str) {
 
 /// A word that no reader takes for a number, a truth value, a date or a mark.
 fn is_plain(content: &str) -> bool {
-    const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
+    const WORDS: [&str; 10] = [
+        "true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan",
+    ];
     content.starts_with(|letter: char| letter.is_ascii_alphabetic())
         && content
             .bytes()
@@ -120,8 +125,36 @@ mod tests {
     #[test]
     fn whoever_reads_it_gets_the_same_value() {
         let texts = [
-            "", " ", "- a", "a: b", "0644", "1e3", "yes", "NO", "~", "null", "2001-01-01", "#", "line\nline", "tab\t", "\u{7f}",
-            "\u{85}", "\u{2028}", "quote\"", "back\\slash", "ünï", "hook.sh", ".inf", "<<", "=", "a#b", "*a", "&a", "!t", "%", "@",
+            "",
+            " ",
+            "- a",
+            "a: b",
+            "0644",
+            "1e3",
+            "yes",
+            "NO",
+            "~",
+            "null",
+            "2001-01-01",
+            "#",
+            "line\nline",
+            "tab\t",
+            "\u{7f}",
+            "\u{85}",
+            "\u{2028}",
+            "quote\"",
+            "back\\slash",
+            "ünï",
+            "hook.sh",
+            ".inf",
+            "<<",
+            "=",
+            "a#b",
+            "*a",
+            "&a",
+            "!t",
+            "%",
+            "@",
         ];
         for text in texts {
             let value = json!({ "key": text, (text): [text, 1.5, -3, true] });
