@@ -95,25 +95,50 @@ fn screen(heading: &str, text: &str, rows: usize) -> String {
     frame
 }
 
-/// As many lines as there is room for. The summary stays, since it is what counts in a long queue; what is left out stands before it.
+/// As many lines as there is room for: of every queue as many tasks as leave room for all queues and the summary, which is what
+/// counts when queues are long.
 fn fitted(text: &str, room: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
-    if lines.len() <= room {
-        return lines.into_iter().map(str::to_owned).collect();
+    let mut shown = shortened(&lines, usize::MAX);
+    for tasks in (0..room).rev() {
+        if shown.len() <= room {
+            return shown;
+        }
+        shown = shortened(&lines, tasks);
     }
-    let summary = lines.iter().rposition(|line| *line == "Summary:");
-    let end = lines.len() - summary.unwrap_or(lines.len());
-    // An empty line stands before the summary, and one line tells what is missing.
-    let end = (end + 1).min(room.saturating_sub(1) / 2);
-    let begin = room.saturating_sub(end + 1);
-    let hidden = lines.len().saturating_sub(begin + end);
-    let first = lines.iter().take(begin).map(|line| (*line).to_owned());
-    let last = lines.iter().skip(begin + hidden);
-    first
-        .chain([format!("    ... {hidden} more lines ...")])
-        .chain(last.map(|line| (*line).to_owned()))
-        .take(room)
-        .collect()
+    shown.truncate(room);
+    shown
+}
+
+/// The lines with at most so many tasks of each queue.
+fn shortened(lines: &[&str], tasks: usize) -> Vec<String> {
+    let mut shown = Vec::new();
+    let mut count = 0;
+    let tell_hidden = |shown: &mut Vec<String>, count: usize| {
+        if count > tasks {
+            shown.push(format!("    ... {} more", count - tasks));
+        }
+    };
+    for line in lines {
+        if is_task(line) {
+            count += 1;
+            if count <= tasks {
+                shown.push((*line).to_owned());
+            }
+            continue;
+        }
+        tell_hidden(&mut shown, count);
+        count = 0;
+        shown.push((*line).to_owned());
+    }
+    tell_hidden(&mut shown, count);
+    shown
+}
+
+/// ` 1. HookRun:…`
+fn is_task(line: &str) -> bool {
+    let number = line.trim_start().split_once(". ").map(|(number, _)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn rows() -> usize {
@@ -134,20 +159,35 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_is_cut_in_the_middle_and_keeps_its_summary() {
-        let tasks: String = (1..=100).map(|n| format!("{n}. task\n")).collect();
-        let text = format!("Queue\n\n{tasks}\nSummary:\n- total 100\n\nNow:\n- x\n");
-        let lines = fitted(&text, 20);
-        assert_eq!(lines.len(), 20);
-        assert_eq!(lines[0], "Queue");
-        assert_eq!(lines[13], "    ... 92 more lines ...");
+    fn every_queue_and_the_summary_have_their_place_however_long_a_queue_is() {
+        let tasks: String = (1..=100).map(|n| format!("{n:>2}. task\n")).collect();
+        let text =
+            format!("Queue a\n\n{tasks}\nQueue b\n\n 1. x\n 2. y\n\nSummary:\n- total 102\n");
         assert_eq!(
-            lines[14..],
-            ["", "Summary:", "- total 100", "", "Now:", "- x"]
+            fitted(&text, 13),
+            [
+                "Queue a",
+                "",
+                " 1. task",
+                "    ... 99 more",
+                "",
+                "Queue b",
+                "",
+                " 1. x",
+                "    ... 1 more",
+                "",
+                "Summary:",
+                "- total 102"
+            ]
+        );
+        assert_eq!(
+            fitted(&text, 14).len(),
+            13,
+            "two tasks of each, no line for the second queue"
         );
         for room in 0..120 {
             assert!(fitted(&text, room).len() <= room, "{room}");
         }
-        assert_eq!(fitted(&text, 200).len(), 108);
+        assert_eq!(fitted(&text, 200).len(), text.lines().count());
     }
 }

@@ -158,8 +158,7 @@ fn split_format(path: &str) -> Option<(&str, Format)> {
 fn formed(format: Format, json: impl FnOnce() -> serde_json::Result<Vec<u8>>) -> Response {
     let made = json().and_then(|mut json| {
         if format == Format::Yaml {
-            let value: Value = serde_json::from_slice(&json)?;
-            json = yaml::emit(&value).into_bytes();
+            json = yaml::emit(&json)?.into_bytes();
         } else {
             json.push(b'\n');
         }

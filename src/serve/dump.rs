@@ -301,7 +301,7 @@ fn doing(head: &HeadView) -> String {
         }
     };
     if head.failures > 0 {
-        let _ = write!(text, ", failed {} before", counted_times(head.failures));
+        let _ = write!(text, ", failed {}", counted_times(head.failures));
     }
     if head.contexts > 1 {
         let _ = write!(text, ", {} binding contexts", head.contexts);
@@ -441,7 +441,7 @@ mod tests {
         assert!(
             text.ends_with(
                 "- total 1 task to handle.\n\n\
-                 Now:\n- main: a.sh (pods) is running for 12s, failed once before, 5 binding contexts\n\
+                 Now:\n- main: a.sh (pods) is running for 12s, failed once, 5 binding contexts\n\
                  - not ready: api-server: away\n"
             ),
             "{text}"
