@@ -401,7 +401,7 @@ fn a_watched_list_is_printed_block_by_block_and_outlives_the_operator() {
 
 #[test]
 fn an_operator_without_hooks_or_api_server_can_be_looked_at() {
-    let slow = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\necho '{configVersion: v1}'\n";
+    let slow = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\necho '{configVersion: v1, onStartup: 1}'\n";
     let env = Env::new()
         .hook("slow.sh", slow)
         .kubeconfig(&Kubeconfig::new("http://127.0.0.1:1"));

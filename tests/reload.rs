@@ -188,8 +188,8 @@ fn broken_hooks_change_nothing_and_are_named_in_the_log() {
 
 #[test]
 fn an_empty_or_missing_directory_changes_nothing() {
-    let mount = Mount::new();
-    let env = mount.env.clone().quiet_hook();
+    let Mount { env, _server } = Mount::new();
+    let env = env.quiet_hook();
     let mut operator = env.start();
     operator.wait_ready();
     std::fs::rename(env.hooks_dir(), env.path().join("away")).unwrap();

@@ -103,7 +103,9 @@ pub(crate) fn run(settings: Settings) -> End {
     }
 }
 
-/// Begins anew as a fresh process with the same number, arguments and environment. Returns only if that is impossible.
+/// Begins anew as a fresh process with the same number, arguments and environment. Returns only if that is impossible. A fresh process
+/// cannot inherit a thread that still sends events or a store that still fills. A signal that comes in the few milliseconds before the
+/// new one listens acts the default way: TERM ends the process, or is lost if it is the first of its container, and KILL follows.
 pub(crate) fn begin_anew() -> String {
     let error = executor::replace_process(&settings::arguments());
     format!("begin anew: {error}")

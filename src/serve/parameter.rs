@@ -127,10 +127,11 @@ impl Parameters {
         let mut state = self.shared.locked();
         state.serial += 1;
         state.temporary = None;
-        state.lasting = level.clone();
         logger::set_level(level.filter);
+        let name = level.name.clone();
+        state.lasting = level;
         drop(state);
-        info!("log level is {} from now on", level.name);
+        info!("log level is {name} from now on");
     }
 
     fn set_for(&self, level: Level, time: Duration, until: Timestamp) -> Result<(), SetError> {
