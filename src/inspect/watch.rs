@@ -61,7 +61,12 @@ pub(super) fn watch(
         if !matches!(signals.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
             break;
         }
-        answer = ask(socket, question).unwrap_or_else(|error| format!("{error}\n").into_bytes());
+        answer = ask(socket, question).unwrap_or_else(|error| {
+            // A screen cuts long lines, and the remedy stands at the end.
+            let separator = if is_terminal { ";\n" } else { "; " };
+            let text = error.to_string().replace("; ", separator);
+            format!("{text}\n").into_bytes()
+        });
     }
     if is_terminal {
         let _ = out.write_all(LEAVE.as_bytes());
@@ -164,7 +169,7 @@ mod tests {
         let text =
             format!("Queue a\n\n{tasks}\nQueue b\n\n 1. x\n 2. y\n\nSummary:\n- total 102\n");
         assert_eq!(
-            fitted(&text, 13),
+            fitted(&text, 12),
             [
                 "Queue a",
                 "",
