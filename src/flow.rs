@@ -15,7 +15,7 @@ use crate::hook::Registry;
 use crate::hook::binding::MAIN_QUEUE;
 use crate::hook::crontab::Crontab;
 use crate::message::{Event, Task, Work};
-use crate::queue::{Parts, Queues};
+use crate::queue::{Parts, Queues, Window};
 use crate::schedule;
 
 pub(crate) struct Flow {
@@ -107,6 +107,11 @@ impl Flow {
     /// To be called by the clock.
     pub(crate) fn count_long_queues(&mut self) {
         self.queues.count_long();
+    }
+
+    /// For people who look inside.
+    pub(crate) fn window(&self) -> Window {
+        self.queues.window()
     }
 
     /// No hook is begun any more; those that run go on.

@@ -6,6 +6,7 @@ mod duration;
 mod executor;
 mod flow;
 mod hook;
+mod inspect;
 #[cfg_attr(
     not(test),
     expect(
@@ -55,6 +56,10 @@ fn main() -> ExitCode {
             Ok(text) => say(&text),
             Err(reason) => fail(&reason),
         },
+        Ok(Command::Look(looking)) => match inspect::run(&looking) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => fail(&reason),
+        },
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -82,6 +87,7 @@ fn start(settings: Settings) -> ExitCode {
     logger::flush(LAST_WORDS);
     match end {
         operator::End::Asked => ExitCode::SUCCESS,
+        operator::End::Again => fail(&operator::begin_anew()),
         operator::End::Failed(reason) => fail(&reason),
     }
 }

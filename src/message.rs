@@ -3,7 +3,7 @@
 //! Reading `Event` is reading everything that can wake the main loop.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::hook::Registry;
 use crate::hook::binding::Change;
@@ -66,7 +66,7 @@ pub(crate) struct ObjectKey {
 pub(crate) enum Signal {
     /// TERM or INT: stop in order; a second one stops at once.
     Stop,
-    /// HUP: hooks are read once, so this is only noted in the log (see README).
+    /// HUP: read the hooks again, and begin anew with them if they are good.
     Reload,
 }
 
@@ -82,6 +82,8 @@ pub(crate) enum Event {
     },
     /// The hooks were read; or why they could not be. Sent once, by the load thread.
     Loaded(Result<Arc<Registry>, String>),
+    /// The hooks were read once more because of a HUP: good, or what is wrong with them. Sent by the load thread.
+    LoadedAgain(Result<(), String>),
     /// The API server answered for the first time. Sent once, by the connect thread.
     Connected,
     /// An object changed in a way that its binding wants to hear of. Sent by the watch threads, after the store was written.
@@ -197,4 +199,64 @@ pub(crate) struct ObjectChange {
     pub(crate) change: Change,
     pub(crate) item: Item,
     pub(crate) key: ObjectKey,
+}
+
+/// A queue as a person who looks inside sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueueView {
+    pub(crate) name: String,
+    /// In the words of the original.
+    pub(crate) status: String,
+    /// A description of every task, the one being worked on first.
+    pub(crate) tasks: Vec<String>,
+    pub(crate) head: Option<HeadView>,
+}
+
+/// The task that a queue is working on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeadView {
+    pub(crate) hook: String,
+    /// Empty when no binding is behind it.
+    pub(crate) binding: String,
+    pub(crate) state: HeadState,
+    /// For how long it has been in this state.
+    pub(crate) since: Duration,
+    /// How long ago it was queued, or queued again after a failure.
+    pub(crate) queued: Duration,
+    /// Binding contexts that the run has; several when tasks were joined.
+    pub(crate) contexts: usize,
+    pub(crate) failures: u32,
+    pub(crate) error: Option<String>,
+}
+
+/// What happens to the first task of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadState {
+    /// The hook is being run, or its bindings are being enabled.
+    Running,
+    /// It waits until `executionMinInterval` allows the next run.
+    Held,
+    /// It failed and waits for its next attempt, so long in all.
+    Paused { pause: Duration, by_panic: bool },
+}
+
+/// What happened to the objects of a binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Operations {
+    /// Objects now.
+    pub(crate) count: usize,
+    pub(crate) added: u64,
+    pub(crate) modified: u64,
+    pub(crate) deleted: u64,
+    /// How often the last object was deleted.
+    pub(crate) cleaned: u64,
+}
+
+/// The objects of one binding, and what happened to them since the start and since somebody looked last.
+#[derive(Debug)]
+pub(crate) struct SnapshotView {
+    pub(crate) binding: String,
+    pub(crate) objects: Snapshot,
+    pub(crate) since_start: Operations,
+    pub(crate) since_last: Operations,
 }

@@ -20,6 +20,8 @@ mod cluster;
 mod harness;
 /// The shell framework and every hook in `hooks/`, run the way the operator runs them.
 mod hooks;
+/// The debug socket and the commands that look through it.
+mod inside;
 /// The log as pipelines read it.
 mod logging;
 /// The metrics port: what hooks record, and every route.
@@ -28,6 +30,8 @@ mod metrics;
 mod process;
 /// Start order, schedules, joined contexts, retries, stopping while hooks run.
 mod queues;
+/// HUP: hooks that changed on disk.
+mod reload;
 /// Reads the repository: imports, capabilities, headers, sizes, documents.
 mod repository;
 /// The test language: `Env`, `Operator`, `Scripted`, `ControlPlane`.

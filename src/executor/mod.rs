@@ -23,6 +23,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -351,6 +352,19 @@ impl Executor {
     fn next_run(&self) -> u64 {
         self.shared.next_run.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+/// Puts a fresh run of this program, with these arguments, in the place of this process: same number, same environment, same output.
+/// Everything else ends with it. Returns only if that is impossible.
+pub(crate) fn replace_process(arguments: &[OsString]) -> io::Error {
+    // The link that the system keeps works also when the file was replaced, but the process would be called `exe`.
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    let program = program.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
+    let mut command = new_command(&program);
+    if let Some((name, rest)) = arguments.split_first() {
+        command.arg0(name).args(rest);
+    }
+    command.exec()
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]

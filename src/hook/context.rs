@@ -223,7 +223,8 @@ fn write_snapshots(out: &mut dyn Write, snapshots: &[Snapshot<'_>]) -> io::Resul
     out.write_all(b"}")
 }
 
-fn write_items(out: &mut dyn Write, items: &dyn Items) -> io::Result<()> {
+/// The objects as an array.
+pub(crate) fn write_items(out: &mut dyn Write, items: &dyn Items) -> io::Result<()> {
     out.write_all(b"[")?;
     let mut separator: &[u8] = b"";
     items.visit(&mut |item| {

@@ -81,6 +81,18 @@ pub(crate) fn start(
     Ok(())
 }
 
+/// The names of the original, and those of the logging library it used before.
+pub(crate) fn level_named(text: &str) -> Option<LevelFilter> {
+    match text.to_ascii_lowercase().as_str() {
+        "trace" => Some(LevelFilter::Trace),
+        "debug" => Some(LevelFilter::Debug),
+        "info" => Some(LevelFilter::Info),
+        "warn" | "warning" => Some(LevelFilter::Warn),
+        "error" | "fatal" | "panic" => Some(LevelFilter::Error),
+        _ => None,
+    }
+}
+
 /// Changes at once, for all threads, what is logged.
 pub(crate) fn set_level(level: LevelFilter) {
     log::set_max_level(level);

@@ -13,7 +13,7 @@ use super::store::{Key, Store, Wishes};
 use crate::hook::binding::KubernetesBinding;
 use crate::jq::{self, Filter};
 use crate::kube::{Resource, Rest};
-use crate::message::{BindingId, Event, Item, Snapshot};
+use crate::message::{BindingId, Event, Item, Operations, Snapshot, SnapshotView};
 use crate::metrics::{EVENT_SECONDS, Metrics};
 
 /// The name of a binding that has none.
@@ -236,6 +236,24 @@ impl Monitor {
         items.into_iter().map(|(_, item)| item).collect()
     }
 
+    /// Everything about the binding's objects, for a person who looks inside. Resets what is counted since the last look.
+    pub(super) fn view(&self) -> SnapshotView {
+        let views = self.locked().views.clone();
+        let mut since_start = Operations::default();
+        let mut since_last = Operations::default();
+        for part in &views {
+            let (start, last) = part.store.operations(part.view);
+            add(&mut since_start, start);
+            add(&mut since_last, last);
+        }
+        SnapshotView {
+            binding: self.name.binding.clone(),
+            objects: self.read(false),
+            since_start,
+            since_last,
+        }
+    }
+
     /// Shows how many objects a snapshot would have.
     pub(super) fn show_objects(&self) {
         let objects: usize = {
@@ -294,4 +312,13 @@ impl Monitor {
     fn locked(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sums up what happened in several namespaces.
+fn add(sum: &mut Operations, part: Operations) {
+    sum.count += part.count;
+    sum.added += part.added;
+    sum.modified += part.modified;
+    sum.deleted += part.deleted;
+    sum.cleaned += part.cleaned;
 }

@@ -38,7 +38,7 @@ use self::writer::Writer;
 use crate::hook::Registry;
 use crate::hook::binding::KubernetesBinding;
 use crate::kube::{Client, Discovery, Ground, Resource, Selection, Sink, Tempo, Watcher};
-use crate::message::{BindingId, Event, Snapshot};
+use crate::message::{BindingId, Event, Operations, Snapshot, SnapshotView};
 use crate::metrics::Metrics;
 use crate::threads;
 
@@ -154,6 +154,28 @@ impl Monitors {
             Some(monitor) => monitor.read(true),
             None => Vec::new(),
         }
+    }
+
+    /// The objects of every kubernetes binding of a hook, for a person who looks inside; none of a binding that is not enabled yet.
+    pub(crate) fn views(&self, hook: usize) -> Vec<SnapshotView> {
+        let bindings = self.shared.registry.hooks.get(hook);
+        let bindings = bindings.map_or(&[][..], |hook| &hook.config.kubernetes);
+        let monitors = self.shared.monitors_of(hook);
+        let view = |(index, binding): (usize, &KubernetesBinding)| {
+            let mut enabled = monitors.iter();
+            let enabled = enabled
+                .find(|monitor| monitor.id.binding == index && monitor.phase() != Phase::Idle);
+            enabled.map_or_else(
+                || SnapshotView {
+                    binding: binding.name.clone(),
+                    objects: Vec::new(),
+                    since_start: Operations::default(),
+                    since_last: Operations::default(),
+                },
+                |monitor| monitor.view(),
+            )
+        };
+        bindings.iter().enumerate().map(view).collect()
     }
 
     /// Lets a binding's events through: first those that were kept back. Waits while the main loop is busy, so the main loop

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::gate::{Gate, Phase};
 use crate::hook::binding::{Change, Changes};
-use crate::message::{BindingId, Event, Item, ObjectKey};
+use crate::message::{BindingId, Event, Item, ObjectKey, Operations};
 
 /// Namespace and name in one text, shared by all maps that hold the object. Sorts by namespace, then name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +111,9 @@ struct View {
     results: BTreeMap<Key, Arc<[u8]>>,
     /// Objects that the filter failed on before the binding was enabled, with the reasons.
     failures: BTreeMap<Key, String>,
+    /// What happened to its objects after the first list, and the same since somebody looked last.
+    since_start: Operations,
+    since_last: Operations,
 }
 
 /// What a binding wants of an object, and to hear about it.
@@ -142,6 +145,8 @@ impl Store {
                 wishes,
                 results: BTreeMap::new(),
                 failures: BTreeMap::new(),
+                since_start: Operations::default(),
+                since_last: Operations::default(),
             })
             .collect();
         Store {
@@ -185,6 +190,7 @@ impl Store {
                     if change == Change::Added {
                         outcome.counts.push(index);
                     }
+                    view.count(change);
                     None
                 }
                 Some(Ok(result)) => {
@@ -192,6 +198,9 @@ impl Store {
                     let known = view.results.insert(key.clone(), Arc::clone(&result));
                     if known.is_none() {
                         outcome.counts.push(index);
+                        view.count(Change::Added);
+                    } else {
+                        view.count(Change::Modified);
                     }
                     if known.as_ref() == Some(&result) {
                         continue;
@@ -232,6 +241,13 @@ impl Store {
             let known = view.results.remove(&key);
             if known.is_some() || !view.wishes.filtered {
                 outcome.counts.push(index);
+                view.count(Change::Deleted);
+                let left = if view.wishes.filtered {
+                    view.results.len()
+                } else {
+                    bodies.len()
+                };
+                view.count_end(left);
             }
             let filter_result = match result {
                 Some(Ok(result)) => Some(result),
@@ -310,6 +326,20 @@ impl Store {
         }
     }
 
+    /// What happened to the view's objects since the start, and since this was asked last.
+    pub(super) fn operations(&self, view: usize) -> (Operations, Operations) {
+        let count = self.count(view);
+        self.with(view, |view| {
+            let since_last = std::mem::take(&mut view.since_last);
+            let with_count = |operations| Operations {
+                count,
+                ..operations
+            };
+            (with_count(view.since_start), with_count(since_last))
+        })
+        .unwrap_or_default()
+    }
+
     /// Adds what the view sees, in the order of the keys. For a Synchronization run, events that are kept back are dropped in
     /// the same moment.
     pub(super) fn read(&self, view: usize, synchronization: bool, into: &mut Vec<(Key, Item)>) {
@@ -351,6 +381,24 @@ impl Store {
 }
 
 impl View {
+    fn count(&mut self, change: Change) {
+        for operations in [&mut self.since_start, &mut self.since_last] {
+            match change {
+                Change::Added => operations.added += 1,
+                Change::Modified => operations.modified += 1,
+                Change::Deleted => operations.deleted += 1,
+            }
+        }
+    }
+
+    /// Notes that a deletion left no object.
+    fn count_end(&mut self, left: usize) {
+        if left == 0 {
+            self.since_start.cleaned += 1;
+            self.since_last.cleaned += 1;
+        }
+    }
+
     /// The event, if the binding wants it and its gate lets it through now. This happens under the same lock as the change
     /// itself: a snapshot has either both or none.
     fn tell(&mut self, change: Change, key: &Key, item: Item) -> Option<Event> {

@@ -3,24 +3,27 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+mod inside;
+mod loading;
 pub(crate) mod parts;
 mod pulse;
 mod serving;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{info, warn};
 
+use self::inside::Looking;
+use self::loading::{API_SERVER, Source};
 use self::parts::KILL_GRACE;
 use self::pulse::Pulse;
-use crate::executor::{Capture, Executor};
+use crate::executor::{self, Executor};
 use crate::flow::Flow;
-use crate::hook::{ConfigOutput, Registry};
+use crate::hook::Registry;
 use crate::kube::{Client, Discovery, Patcher};
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
@@ -30,20 +33,11 @@ use crate::queue;
 use crate::serve::probe::{Probe, Readiness};
 use crate::serve::webhook::{self, Purpose};
 use crate::serve::{self, Listen, Server};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::threads;
 
 /// How many events may wait for the main loop. Senders block beyond that; the loop never sends to itself.
 const EVENTS: usize = 64;
-/// LIMIT: `--config` of a hook. It prints a page of text; a minute covers an interpreter on a slow node that is starting up.
-const CONFIG_TIME: Duration = Duration::from_secs(60);
-/// LIMIT: output of `--config`. The largest configurations in the wild are some tens of kilobytes.
-const CONFIG_OUTPUT: usize = 4 * 1024 * 1024;
-/// Pauses between attempts to reach the API server: it is noticed within three seconds of being back.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// How often it is said again that the API server cannot be reached.
-const REMINDER: Duration = Duration::from_secs(60);
 /// How often a kind that the API server does not know may be asked for again: a CRD that comes later is found within this time.
 const DISCOVERY_PACE: Duration = Duration::from_secs(5);
 /// Probes in flight at the end.
@@ -51,7 +45,6 @@ const PROBE_DRAIN: Duration = Duration::from_millis(200);
 
 /// Parts that readiness lists besides those of the webhook thread.
 const HOOKS: &str = "hooks";
-const API_SERVER: &str = "api-server";
 const FIRST_RUNS: &str = "first-runs";
 const STOPPING: &str = "stopping";
 
@@ -60,6 +53,8 @@ const STOPPING: &str = "stopping";
 pub(crate) enum End {
     /// It was asked to.
     Asked,
+    /// It was asked to begin anew with the hooks as they are now, which were found to be good.
+    Again,
     /// It could not go on; the sentence names the thing and the remedy.
     Failed(String),
 }
@@ -76,6 +71,11 @@ struct Operator {
     /// What changes objects for hooks.
     patcher: Arc<Patcher>,
     probe: Server,
+    looking: Looking,
+    source: Source,
+    /// Hooks are being read; a HUP meanwhile has them read once more.
+    is_reading: bool,
+    read_again: bool,
     registry: Option<Arc<Registry>>,
     /// Dropping it stops the waiting threads.
     stop: Option<Sender<Infallible>>,
@@ -92,6 +92,8 @@ struct Operator {
     webhooks: Vec<&'static str>,
     /// Each hook's rate limit for reviews; there when hooks are known.
     paces: Option<webhook::Paces>,
+    /// A signal to stop came while stopping.
+    is_urged: bool,
 }
 
 /// Runs until told to stop.
@@ -102,6 +104,18 @@ pub(crate) fn run(settings: Settings) -> End {
         Ok(operator) => operator.run(),
         Err(reason) => End::Failed(reason),
     }
+}
+
+/// Begins anew as a fresh process with the same number, arguments and environment. Returns only if that is impossible. A fresh process
+/// cannot inherit a thread that still sends events or a store that still fills. A signal that comes in the few milliseconds before the
+/// new one listens acts the default way: TERM ends the process, or is lost if it is the first of its container, and KILL follows.
+pub(crate) fn begin_anew() -> String {
+    let error = executor::replace_process(&settings::arguments());
+    format!("begin anew: {error}")
+}
+
+fn is_stop(event: &Event) -> bool {
+    matches!(event, Event::Signal(Signal::Stop))
 }
 
 impl Operator {
@@ -142,7 +156,12 @@ impl Operator {
         )
         .map_err(|error| error.to_string())?;
         info!(address:% = probe.address(); "probes and metrics are served");
-        load(hooks_dir, settings.skip_broken_hooks, &executor, &events)?;
+        let looking = Looking::start(&settings, &readiness, &events)?;
+        let source = Source {
+            directory: hooks_dir,
+            skip_broken: settings.skip_broken_hooks,
+        };
+        loading::load(source.clone(), &executor, &events)?;
         let (stop, stopped) = bounded(0);
         Ok(Operator {
             settings,
@@ -154,6 +173,10 @@ impl Operator {
             client,
             patcher: Arc::new(Patcher::new(patching, DISCOVERY_PACE)),
             probe,
+            looking,
+            source,
+            is_reading: true,
+            read_again: false,
             registry: None,
             stop: Some(stop),
             stopped,
@@ -164,6 +187,7 @@ impl Operator {
             ended: BTreeSet::new(),
             webhooks: Vec::new(),
             paces: None,
+            is_urged: false,
         })
     }
 
@@ -187,15 +211,18 @@ impl Operator {
     fn react(&mut self, event: Event) -> Result<Option<End>, String> {
         match event {
             Event::Signal(Signal::Stop) => return Ok(Some(End::Asked)),
-            Event::Signal(Signal::Reload) => {
-                info!("SIGHUP: hooks are read once, restart to read them again");
-            }
+            Event::Signal(Signal::Reload) => self.read_hooks_again()?,
+            Event::LoadedAgain(checked) => return self.hooks_were_read_again(checked),
             Event::Loaded(loaded) => {
                 let registry = loaded?;
                 self.hooks_are_loaded(&registry);
                 self.start_flow(&registry)?;
                 self.registry = Some(registry);
                 self.reach_api_server()?;
+                self.is_reading = false;
+                if self.read_again {
+                    self.read_hooks_again()?;
+                }
             }
             Event::Connected => {
                 self.readiness.has(API_SERVER);
@@ -253,7 +280,7 @@ impl Operator {
         let events = self.events.clone();
         let stopped = self.stopped.clone();
         threads::spawn("connect", &self.events, move || {
-            if wait_for_api_server(&client, &readiness, &stopped) {
+            if loading::wait_for_api_server(&client, &readiness, &stopped) {
                 let _ = events.send(Event::Connected);
             }
         })
@@ -280,6 +307,7 @@ impl Operator {
         };
         let flow = Flow::start(parts, self.stopped.clone())
             .map_err(|error| format!("start the queues: {error}"))?;
+        self.looking.show(registry, flow.window(), monitors.clone());
         self.flow = Some(flow);
         self.monitors = Some(monitors);
         Ok(())
@@ -298,7 +326,10 @@ impl Operator {
     fn stop(mut self, end: End) -> End {
         let began = Instant::now();
         // Why it could not go on is said once, by `main`.
-        info!("stopping");
+        match end {
+            End::Again => info!("stopping, to begin anew with the hooks as they are now"),
+            _ => info!("stopping"),
+        }
         // Endpoints of the Service are taken out as soon as this is seen.
         self.readiness
             .lacks(STOPPING, "the operator was asked to stop");
@@ -307,7 +338,7 @@ impl Operator {
             flow.stop();
         }
         let mut awaited = self.awaited();
-        if !self.webhooks.is_empty() && end == End::Asked {
+        if !self.webhooks.is_empty() && matches!(end, End::Asked | End::Again) {
             // Until that has reached every API server, requests still come here and must be answered.
             self.wait_unless_urged(&mut awaited, self.settings.stop.drain_delay);
         }
@@ -324,19 +355,25 @@ impl Operator {
         self.patcher.stop();
         // Whatever hook still runs has had its time.
         self.executor.stop_all(KILL_GRACE + Duration::from_secs(1));
+        self.looking.stop(PROBE_DRAIN);
         self.probe.drain(PROBE_DRAIN);
-        if self.webhooks.contains(&Purpose::Admission.thread()) {
+        let is_last = end != End::Again;
+        if is_last && self.webhooks.contains(&Purpose::Admission.thread()) {
             let name = &self.settings.registration.configuration_name;
             info!(
                 "the webhook configurations {name}-hooks stay in the cluster, for the next start; delete them if there is none"
             );
         }
-        if self.webhooks.contains(&Purpose::Conversion.thread()) {
+        if is_last && self.webhooks.contains(&Purpose::Conversion.thread()) {
             info!(
                 "the CustomResourceDefinitions keep their conversion, which needs an operator to answer"
             );
         }
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
+        let urged = || self.inbox.try_iter().any(|event| is_stop(&event));
+        if end == End::Again && (self.is_urged || urged()) {
+            return End::Asked;
+        }
         end
     }
 
@@ -351,28 +388,34 @@ impl Operator {
     }
 
     /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.
-    fn wait_unless_urged(&self, awaited: &mut BTreeSet<String>, pause: Duration) {
+    fn wait_unless_urged(&mut self, awaited: &mut BTreeSet<String>, pause: Duration) {
         let until = Instant::now() + pause;
         while let Ok(event) = self.inbox.recv_deadline(until) {
             match event {
                 Event::Exited { thread, .. } => {
                     awaited.remove(&thread);
                 }
-                Event::Signal(Signal::Stop) => return,
+                Event::Signal(Signal::Stop) => {
+                    self.is_urged = true;
+                    return;
+                }
                 _ => {}
             }
         }
     }
 
     /// Waits for threads to end; a second signal means at once.
-    fn wait_for_ends(&self, awaited: &mut BTreeSet<String>, limit: Duration) {
+    fn wait_for_ends(&mut self, awaited: &mut BTreeSet<String>, limit: Duration) {
         let until = Instant::now() + limit;
         while !awaited.is_empty() {
             match self.inbox.recv_deadline(until) {
                 Ok(Event::Exited { thread, .. }) => {
                     awaited.remove(&thread);
                 }
-                Ok(Event::Signal(Signal::Stop)) => return,
+                Ok(Event::Signal(Signal::Stop)) => {
+                    self.is_urged = true;
+                    return;
+                }
                 Ok(_) => {}
                 Err(_) => {
                     let names: Vec<&str> = awaited.iter().map(String::as_str).collect();
@@ -404,70 +447,5 @@ impl queue::Monitors for Monitors {
 
     fn open(&self, id: BindingId) {
         Monitors::open(self, id);
-    }
-}
-
-/// Starts the thread that asks every hook for its configuration.
-fn load(
-    hooks_dir: PathBuf,
-    skip_broken: bool,
-    executor: &Executor,
-    events: &Sender<Event>,
-) -> Result<(), String> {
-    let executor = executor.clone();
-    let sender = events.clone();
-    threads::spawn("load", events, move || {
-        let run_config = |hook: &Path| {
-            let captured = executor
-                .capture(&Capture {
-                    program: hook,
-                    args: &["--config"],
-                    env: &[],
-                    cwd: Some(&hooks_dir),
-                    limit: CONFIG_TIME,
-                    max_output: CONFIG_OUTPUT,
-                })
-                .map_err(|error| error.to_string())?;
-            let failed = !captured.exit.is_success();
-            Ok(ConfigOutput {
-                stdout: captured.stdout,
-                stderr: captured.stderr.into_bytes(),
-                failure: failed.then(|| captured.exit.to_string()),
-            })
-        };
-        let loaded = Registry::load(&hooks_dir, &run_config, skip_broken)
-            .map(Arc::new)
-            .map_err(|error| error.to_string());
-        let _ = sender.send(Event::Loaded(loaded));
-    })
-    .map(drop)
-    .map_err(|error| format!("start the load thread: {error}"))
-}
-
-/// Asks until the API server answers. False: told to stop first.
-fn wait_for_api_server(
-    client: &Client,
-    readiness: &Readiness,
-    stopped: &Receiver<Infallible>,
-) -> bool {
-    let mut pause = FIRST_PAUSE;
-    let mut said: Option<Instant> = None;
-    loop {
-        let reason = match client.get("/version") {
-            Ok(_) => {
-                info!(server = client.server(); "the API server answers");
-                return true;
-            }
-            Err(error) => error.to_string(),
-        };
-        readiness.lacks(API_SERVER, &reason);
-        if said.is_none_or(|said| said.elapsed() >= REMINDER) {
-            warn!(server = client.server(); "waiting for the API server: {reason}");
-            said = Some(Instant::now());
-        }
-        if !matches!(stopped.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
-            return false;
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

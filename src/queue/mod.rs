@@ -13,6 +13,7 @@ mod retry;
 mod run;
 #[cfg(test)]
 mod tests;
+mod view;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,7 @@ use self::run::{Labels, Runner};
 use self::worker::Worker;
 use crate::executor::Executor;
 use crate::hook::{Hook, Registry};
-use crate::message::{BindingId, Event, Snapshot, Task, Work};
+use crate::message::{BindingId, Event, QueueView, Snapshot, Task, Work};
 use crate::metrics::{ACTION_SECONDS, Metrics};
 use crate::operation::Perform;
 use crate::pace::Pace;
@@ -174,6 +175,14 @@ impl Queues {
         }
     }
 
+    /// A handle for people who look inside.
+    pub(crate) fn window(&self) -> Window {
+        Window {
+            registry: Arc::clone(&self.registry),
+            lanes: self.lanes.clone(),
+        }
+    }
+
     /// No task is begun any more; hooks that run go on.
     pub(crate) fn stop(&self) {
         for pending in self.lanes.values() {
@@ -187,6 +196,22 @@ impl Queues {
     /// The threads behind the queues.
     pub(crate) fn threads(&self) -> impl Iterator<Item = String> {
         self.lanes.keys().map(|name| thread_name(name))
+    }
+}
+
+/// Shows all queues to any thread, without holding up any of them.
+pub(crate) struct Window {
+    registry: Arc<Registry>,
+    lanes: BTreeMap<String, Arc<Pending>>,
+}
+
+impl Window {
+    /// By name.
+    pub(crate) fn queues(&self) -> Vec<QueueView> {
+        let lanes = self.lanes.iter();
+        lanes
+            .map(|(name, pending)| pending.copy().view(name, &self.registry))
+            .collect()
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! The main loop pushes, the queue's thread takes; both hold the lock for moments only, so neither waits for a hook. That a push
 //! lands here and not in a channel is what bounds a queue behind a hook that hangs: it is compacted while nobody takes from it.
-//! The task being worked on is not in here, so nothing can be joined to it behind its back.
+//! The task being worked on is not in here, so nothing can be joined to it behind its back; only notes about it are, for people
+//! who look inside.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::combine;
+use super::view::{Copied, Head, Line};
 use crate::hook::{Hook, Registry};
 use crate::message::{HookRun, Origin, Task, Work};
 
@@ -20,19 +22,29 @@ pub(super) struct Pending {
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
     /// How many movable tasks of each hook are waiting.
     movable: HashMap<usize, usize>,
     is_busy: bool,
     is_stopped: bool,
+    /// What is told of the task being worked on.
+    head: Option<Head>,
+    /// When the last task was done.
+    idle: Instant,
 }
 
 impl Pending {
     pub(super) fn new() -> Pending {
         Pending {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                tasks: VecDeque::new(),
+                movable: HashMap::new(),
+                is_busy: false,
+                is_stopped: false,
+                head: None,
+                idle: Instant::now(),
+            }),
             changed: Condvar::new(),
         }
     }
@@ -63,6 +75,7 @@ impl Pending {
             }
             if let Some(task) = state.pop(registry) {
                 state.is_busy = true;
+                state.head = Head::of(&task);
                 return Some(task);
             }
             state = self
@@ -73,7 +86,28 @@ impl Pending {
     }
 
     pub(super) fn finish(&self) {
-        self.locked().is_busy = false;
+        let mut state = self.locked();
+        state.is_busy = false;
+        state.head = None;
+        state.idle = Instant::now();
+    }
+
+    /// Notes something about the task being worked on.
+    pub(super) fn note(&self, change: impl FnOnce(&mut Head)) {
+        if let Some(head) = &mut self.locked().head {
+            change(head);
+        }
+    }
+
+    /// What there is to see. Copies indexes and times only, so that the lock is held for moments however long the queue is.
+    pub(super) fn copy(&self) -> Copied {
+        let state = self.locked();
+        Copied {
+            head: state.head.clone(),
+            waiting: state.tasks.iter().filter_map(Line::of).collect(),
+            idle: state.idle,
+            is_stopped: state.is_stopped,
+        }
     }
 
     /// Joins the tasks directly behind the one that is about to run.
@@ -86,6 +120,9 @@ impl Pending {
         let mut state = self.locked();
         let waiting = state.tasks.len();
         let combined = combine::combine(index, hook, run, &mut state.tasks);
+        if let Some(head) = &mut state.head {
+            head.joined(run.causes.len());
+        }
         if state.tasks.len() < waiting {
             state.count_again(index, hook);
         }

@@ -38,15 +38,10 @@ pub(super) struct Labels<'a> {
 
 impl<'a> Labels<'a> {
     pub(super) fn of(hook: &'a Hook, run: &HookRun, queue: &'a str) -> Labels<'a> {
-        let event = match run.head {
-            Origin::OnStartup => "onStartup",
-            Origin::Schedule(_) => "schedule",
-            Origin::Synchronization(_) | Origin::Change(_) => "kubernetes",
-        };
         Labels {
             hook: &hook.name,
             binding: binding_name(hook, run.head),
-            event,
+            event: event_name(run.head),
             queue,
             task_id: run.task_id,
             event_id: run.event_id,
@@ -163,6 +158,15 @@ impl Runner {
                 Undone::Stopped => RunFailure::Stopped,
                 Undone::Failed(reason) => RunFailure::Failed(reason),
             })
+    }
+}
+
+/// The kind of binding, as hooks write it in their configuration.
+pub(super) fn event_name(origin: Origin) -> &'static str {
+    match origin {
+        Origin::OnStartup => "onStartup",
+        Origin::Schedule(_) => "schedule",
+        Origin::Synchronization(_) | Origin::Change(_) => "kubernetes",
     }
 }
 

@@ -14,11 +14,12 @@ use log::{Level, debug, error, info};
 
 use super::pending::Pending;
 use super::run::{Labels, TASK, binding_name};
+use super::view::Head;
 use super::{Ids, Monitors, announce, report_length, retry, timed};
 use crate::executor::Usage;
 use crate::hook::binding::{MAIN_QUEUE, Version};
 use crate::hook::{Hook, Registry};
-use crate::message::{BindingId, Event, HookRun, Origin, Task, Work};
+use crate::message::{BindingId, Event, HeadState, HookRun, Origin, Task, Work};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::threads;
@@ -78,6 +79,7 @@ impl Worker {
     fn work_off(&self, task: &mut Task) {
         loop {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(task)));
+            let by_panic = attempt.is_err();
             let reason = match attempt {
                 Ok(Attempt::Done | Attempt::Stopped) => return,
                 Ok(Attempt::Failed(reason)) => reason,
@@ -86,10 +88,13 @@ impl Worker {
             let pause = retry::delay(task.failures, random());
             task.failures = task.failures.saturating_add(1);
             self.say_failure(task, &reason, pause);
+            self.pending
+                .note(|head| head.failed(task.failures, &reason, pause, by_panic));
             if !self.pending.pause(pause) {
                 return;
             }
             task.queued = Instant::now();
+            self.pending.note(Head::again);
         }
     }
 
@@ -124,6 +129,7 @@ impl Worker {
             return Attempt::Done;
         }
         // Before joining: what arrives during the wait rides along.
+        self.pending.note(|head| head.enter(HeadState::Held));
         if let Some(pace) = self.paces.get(index)
             && !pace.wait().1
         {
@@ -153,6 +159,7 @@ impl Worker {
             queued.elapsed().as_secs_f64(),
         );
         labels.say(Level::Info, "Execute hook");
+        self.pending.note(|head| head.enter(HeadState::Running));
         let started = Instant::now();
         let result = self.runs.run(index, hook, run, &labels);
         self.judge(index, hook, run, result, started.elapsed())

@@ -9,7 +9,6 @@
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +21,7 @@ use super::budget::Reservation;
 use super::chunked::Chunked;
 use super::http::{Framing, Head, Peer, Refusal, Request, Response, head_end};
 use super::socket::{READ_SIZE, Socket, Stream, Wake, later};
+use super::wire::{Address, Wire};
 use crate::threads::panic_text;
 
 /// A connection that was accepted just before a drain has its first request on the way; a network round trip or two of
@@ -48,9 +48,9 @@ enum End {
     },
 }
 
-/// Serves `tcp` until it ends.
-pub(super) fn run(tcp: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
-    let stream = match open(tcp, shared) {
+/// Serves `wire` until it ends.
+pub(super) fn run(wire: Wire, address: Address, shared: &Arc<Shared>) {
+    let stream = match open(wire, shared) {
         Ok(stream) => stream,
         Err(cause) => {
             shared
@@ -96,8 +96,8 @@ pub(super) fn run(tcp: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
     connection.stream.close(unread);
 }
 
-fn open(tcp: TcpStream, shared: &Shared) -> io::Result<Stream> {
-    let socket = Socket::new(tcp, Arc::clone(&shared.stage))?;
+fn open(wire: Wire, shared: &Shared) -> io::Result<Stream> {
+    let socket = Socket::new(wire, Arc::clone(&shared.stage))?;
     match &shared.tls {
         // The configuration is taken once per connection: a swap never touches a connection that is open.
         Some(current) => Stream::tls(socket, current.config(), shared.limits.handshake),

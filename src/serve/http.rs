@@ -5,11 +5,12 @@
 //! whatever could be read in two ways is refused with 400 and the connection is closed. It never repairs a request.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustls::pki_types::CertificateDer;
+
+use super::wire::Address;
 
 /// LIMIT: header fields of one request. The API server sends about ten, tracing and a proxy may double that.
 const HEADER_FIELDS: usize = 64;
@@ -27,7 +28,7 @@ const SINGLE_FIELDS: [&str; 6] = [
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Address,
     /// The verified client certificate; `None` without TLS or where no client CA is set.
     pub(crate) certificate: Option<CertificateDer<'static>>,
 }

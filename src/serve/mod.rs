@@ -1,10 +1,10 @@
-//! Our HTTP/1.1 server: the listener, its limits, its drain. Plain TCP or TLS with the same code.
+//! Our HTTP/1.1 server: the listener, its limits, its drain. Plain TCP, TLS or a unix socket with the same code.
 //!
 //! One long-lived thread accepts; every connection has a thread of its own (`connection.rs`) that owns its stream, under a cap.
 //! What to answer is somebody else's business, given as a `Respond`. This file never reads a request and never logs one.
 //!
 //! ```text
-//! accept thread --TcpStream--> connection thread: socket (deadlines, TLS) -> http (grammar) -> Respond -> socket
+//! accept thread --Wire--> connection thread: socket (deadlines, TLS) -> http (grammar) -> Respond -> socket
 //! ```
 
 mod admission;
@@ -15,8 +15,11 @@ mod chunked;
 mod connection;
 mod conversion;
 mod conversion_review;
+pub(crate) mod debug;
 mod definition;
+mod dump;
 mod http;
+pub(crate) mod parameter;
 mod plural;
 mod pool;
 pub(crate) mod probe;
@@ -25,9 +28,11 @@ mod review;
 mod rotation;
 mod runner;
 mod socket;
+pub(crate) mod socket_file;
 mod source;
 mod tls;
 pub(crate) mod webhook;
+mod wire;
 mod x509;
 
 #[cfg(test)]
@@ -36,7 +41,8 @@ mod tests;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +56,8 @@ pub(crate) use self::http::{Head, Request, Response};
 use self::budget::Budget;
 use self::http::Refusal;
 use self::socket::{Bells, READ_SIZE, Stage, Wake, later, wait};
+pub(crate) use self::wire::Address;
+use self::wire::{Listener, Wire};
 use crate::message::Event;
 use crate::threads;
 
@@ -173,7 +181,7 @@ struct Shared {
 
 /// A running server. Dropping it starts a drain without waiting for its end.
 pub(crate) struct Server {
-    address: SocketAddr,
+    address: Address,
     counts: Arc<Counts>,
     bells: Bells,
     /// Disconnected when the last thread of this server is gone.
@@ -203,13 +211,37 @@ impl Server {
     ) -> Result<Server, ServeError> {
         let failed = |cause| ServeError { listen, cause };
         let listener = TcpListener::bind(listen.address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let (stage, bells) = Stage::new().map_err(failed)?;
+        let listener = Listener::Tcp(listener);
+        Server::serve(listen.name, listener, tls, limits, respond, events).map_err(failed)
+    }
+
+    /// The same on a unix socket that is bound already; who may open its file is for the file system to say.
+    pub(crate) fn start_unix(
+        name: &'static str,
+        listener: UnixListener,
+        limits: Limits,
+        respond: Arc<dyn Respond>,
+        events: &Sender<Event>,
+    ) -> io::Result<Server> {
+        let listener = Listener::Unix(listener);
+        Server::serve(name, listener, None, limits, respond, events)
+    }
+
+    fn serve(
+        name: &'static str,
+        listener: Listener,
+        tls: Option<Arc<tls::Current>>,
+        limits: Limits,
+        respond: Arc<dyn Respond>,
+        events: &Sender<Event>,
+    ) -> io::Result<Server> {
+        listener.set_nonblocking()?;
+        let address = listener.address()?;
+        let (stage, bells) = Stage::new()?;
         let (alive, ended) = crossbeam_channel::bounded(0);
         let counts = Arc::new(Counts::default());
         let shared = Arc::new(Shared {
-            name: listen.name,
+            name,
             limits,
             tls,
             respond,
@@ -217,7 +249,7 @@ impl Server {
             bodies: Budget::new(limits.bodies),
             stage,
         });
-        threads::spawn(&format!("accept:{}", listen.name), events, move || {
+        threads::spawn(&format!("accept:{name}"), events, move || {
             Acceptor {
                 listener,
                 shared,
@@ -225,8 +257,7 @@ impl Server {
                 complained: None,
             }
             .run();
-        })
-        .map_err(failed)?;
+        })?;
         Ok(Server {
             address,
             counts,
@@ -236,7 +267,7 @@ impl Server {
     }
 
     /// The address that is really listened on (port 0 asks the system for one).
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> Address {
         self.address
     }
 
@@ -259,7 +290,7 @@ impl Server {
 
 /// The accept thread.
 struct Acceptor {
-    listener: TcpListener,
+    listener: Listener,
     shared: Arc<Shared>,
     alive: Sender<Infallible>,
     complained: Option<Instant>,
@@ -281,14 +312,14 @@ impl Acceptor {
             }
         }
         // Connections that the system has accepted for us already would be reset by closing the listener.
-        while let Ok((tcp, address)) = self.listener.accept() {
-            self.admit(tcp, address);
+        while let Ok((wire, address)) = self.listener.accept() {
+            self.admit(wire, address);
         }
     }
 
     fn accept(&mut self) {
         match self.listener.accept() {
-            Ok((tcp, address)) => self.admit(tcp, address),
+            Ok((wire, address)) => self.admit(wire, address),
             Err(error) => match error.kind() {
                 // The caller left between the two calls.
                 io::ErrorKind::WouldBlock
@@ -307,12 +338,12 @@ impl Acceptor {
         let _ = wait(nothing, self.shared.stage.drain_bell(), later(ACCEPT_PAUSE));
     }
 
-    fn admit(&mut self, tcp: TcpStream, address: SocketAddr) {
+    fn admit(&mut self, wire: Wire, address: Address) {
         // Only this thread adds, so the cap cannot be overrun.
         if self.shared.counts.open.load(Ordering::Acquire) >= self.shared.limits.connections {
             self.shed("all connections are taken");
             if self.shared.tls.is_none() {
-                turn_away(&tcp);
+                turn_away(wire);
             }
             return;
         }
@@ -327,7 +358,7 @@ impl Acceptor {
             CONNECTION_STACK,
             move || {
                 let _place = place;
-                connection::run(tcp, address, &shared);
+                connection::run(wire, address, &shared);
             },
         );
         if let Err(error) = started {
@@ -354,13 +385,13 @@ impl Acceptor {
 }
 
 /// Answers 503 without waiting for anything: the accept thread has no time to give to a caller it has no room for.
-fn turn_away(mut tcp: &TcpStream) {
+fn turn_away(mut wire: Wire) {
     let answer = Refusal::TooManyConnections.response().encode(true, true);
     // Best effort by intention; the connection is dropped in any case. Reading what has arrived avoids a reset.
-    let _ = tcp.set_nonblocking(true);
-    let _ = tcp.write_all(&answer);
-    let _ = tcp.shutdown(std::net::Shutdown::Write);
-    let _ = tcp.read(&mut [0; READ_SIZE]);
+    let _ = wire.prepare();
+    let _ = wire.write_all(&answer);
+    let _ = wire.shutdown_write();
+    let _ = wire.read(&mut [0; READ_SIZE]);
 }
 
 /// The server could not start.

@@ -5,7 +5,6 @@
 //! is a `poll` that also listens to the server's `Stage`, which is how a drain reaches threads that are waiting.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::wire::Wire;
 
 /// How long the last words of a connection may take: the close notification, and reading what the caller still sends.
 /// Closing while its bytes are unread would reset the connection and could destroy the answer before the caller saw it; a
@@ -112,20 +113,18 @@ pub(super) fn wait(what: PollFd<'_>, bell: &PipeReader, deadline: Instant) -> io
     })
 }
 
-/// A non-blocking TCP socket whose reads and writes wait, but never past the deadline.
+/// A non-blocking socket whose reads and writes wait, but never past the deadline.
 pub(super) struct Socket {
-    tcp: TcpStream,
+    wire: Wire,
     stage: Arc<Stage>,
     deadline: Instant,
 }
 
 impl Socket {
-    pub(super) fn new(tcp: TcpStream, stage: Arc<Stage>) -> io::Result<Socket> {
-        tcp.set_nonblocking(true)?;
-        // An answer is one write; waiting for more to send with it would only delay it.
-        tcp.set_nodelay(true)?;
+    pub(super) fn new(wire: Wire, stage: Arc<Stage>) -> io::Result<Socket> {
+        wire.prepare()?;
         Ok(Socket {
-            tcp,
+            wire,
             stage,
             deadline: Instant::now(),
         })
@@ -133,7 +132,7 @@ impl Socket {
 
     fn wait(&self, events: PollFlags) -> io::Result<()> {
         match wait(
-            PollFd::new(&self.tcp, events),
+            PollFd::new(&self.wire, events),
             &self.stage.cut_bell,
             self.deadline,
         )? {
@@ -160,7 +159,7 @@ impl Read for Socket {
         loop {
             self.check()?;
             self.wait(PollFlags::IN)?;
-            match self.tcp.read(into) {
+            match self.wire.read(into) {
                 Err(error) if again(&error) => {}
                 done => return done,
             }
@@ -172,7 +171,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            match self.tcp.write(bytes) {
+            match self.wire.write(bytes) {
                 Err(error) if again(&error) => self.wait(PollFlags::OUT)?,
                 done => return done,
             }
@@ -252,7 +251,7 @@ impl Stream {
         } else {
             &stage.cut_bell
         };
-        wait(PollFd::new(&socket.tcp, PollFlags::IN), bell, deadline)
+        wait(PollFd::new(&socket.wire, PollFlags::IN), bell, deadline)
     }
 
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -297,7 +296,7 @@ impl Stream {
 
 fn part(socket: &mut Socket, linger: bool) {
     // Failing means that the other side has closed already, which is what we are about to do.
-    let _ = socket.tcp.shutdown(Shutdown::Write);
+    let _ = socket.wire.shutdown_write();
     socket.deadline = later(PARTING_TIME);
     let mut scrap = [0; READ_SIZE];
     while linger && socket.read(&mut scrap).is_ok_and(|length| length > 0) {}

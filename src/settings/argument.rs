@@ -4,7 +4,7 @@
 //! accepted: `--flag value`, `--flag=value`, a switch with or without a value, older spellings, flags before or after the command.
 //! Nothing after `--` is a flag. A flag that nobody knows is answered with the nearest one that exists.
 
-use super::command::WORD_FLAGS;
+use super::command::{WORD_FLAGS, WordFlag};
 use super::error::UsageError;
 use super::flag::{self, Flag, IGNORED, Ignored, Takes, Topic};
 
@@ -40,10 +40,13 @@ pub(super) fn split(arguments: &[String]) -> Result<Split, UsageError> {
             _ => {}
         }
         let Some(long) = argument.strip_prefix("--") else {
-            if argument.starts_with('-') {
-                return Err(unknown_flag(argument));
+            match short(argument) {
+                Some((flag, inline)) => {
+                    split.push_word_flag(flag, inline, &mut rest)?;
+                }
+                None if argument.starts_with('-') => return Err(unknown_flag(argument)),
+                None => split.words.push(argument.to_owned()),
             }
-            split.words.push(argument.to_owned());
             continue;
         };
         let (name, inline) = match long.split_once('=') {
@@ -64,18 +67,56 @@ pub(super) fn split(arguments: &[String]) -> Result<Split, UsageError> {
                 value_of(&name, "VALUE", rest.next())?;
             }
             split.ignored.push(ignored);
-        } else if WORD_FLAGS.contains(&&*name) {
-            let value = match inline {
-                Some(value) => value,
-                None => value_of(&name, "VALUE", rest.next())?,
-            };
-            split.words.push(format!("--{name}"));
-            split.words.push(value.to_owned());
+        } else if let Some(flag) = WORD_FLAGS
+            .iter()
+            .find(|flag| flag.name == name || flag.other_name == name)
+        {
+            split.push_word_flag(flag, inline, &mut rest)?;
         } else {
             return Err(unknown_flag(argument));
         }
     }
     Ok(split)
+}
+
+impl Split {
+    /// Hands a flag on to argh, in the one form that it reads.
+    fn push_word_flag<'a>(
+        &mut self,
+        flag: &WordFlag,
+        inline: Option<&'a str>,
+        rest: &mut impl Iterator<Item = &'a str>,
+    ) -> Result<(), UsageError> {
+        let long = format!("--{}", flag.name);
+        if flag.is_switch {
+            // `--flag=false` is the same as leaving it out.
+            if !matches!(inline, Some("false")) {
+                self.words.push(long);
+            }
+            return Ok(());
+        }
+        let value = match inline {
+            Some(value) => value,
+            None => value_of(flag.name, "VALUE", rest.next())?,
+        };
+        self.words.push(long);
+        self.words.push(value.to_owned());
+        Ok(())
+    }
+}
+
+/// `-o json`, `-o=json` or `-ojson`: the flag and what follows it in the same word.
+fn short(argument: &str) -> Option<(&'static WordFlag, Option<&str>)> {
+    let mut letters = argument.strip_prefix('-')?.chars();
+    let letter = letters.next()?;
+    let flag = WORD_FLAGS.iter().find(|flag| flag.short == Some(letter))?;
+    let rest = letters.as_str();
+    let inline = rest.strip_prefix('=').unwrap_or(rest);
+    match (flag.is_switch, rest.is_empty()) {
+        (_, true) => Some((flag, None)),
+        (false, false) => Some((flag, Some(inline))),
+        (true, false) => rest.starts_with('=').then_some((flag, Some(inline))),
+    }
 }
 
 /// The word after a switch belongs to it if it is a truth value: releases before v1.17.4 had `--debug-keep-tmp-files yes`.
@@ -117,7 +158,7 @@ fn unknown_flag(argument: &str) -> UsageError {
     let name = spelling(long.split_once('=').map_or(long, |(name, _)| name));
     let known = flag::all()
         .map(|(_, flag)| flag.name)
-        .chain(WORD_FLAGS.iter().copied())
+        .chain(WORD_FLAGS.iter().map(|flag| flag.name))
         .chain(["help", "version"]);
     UsageError::UnknownFlag {
         given: argument.to_owned(),

@@ -4,6 +4,7 @@
 //! argh. Then every flag gets its value: what was given, else the environment, else the default. Runs once on the main thread;
 //! prints nothing and reads nothing but arguments and environment.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use argh::FromArgs;
@@ -12,6 +13,7 @@ use super::argument::{Split, nearest, split};
 use super::error::UsageError;
 use super::flag::{self, Flag, IGNORED, Takes, Topic};
 use super::help::{self, COMMANDS};
+use super::look::{Asked, ConfigWords, HookWords, Looking, QueueWords, RawWords};
 use super::{Settings, value};
 
 /// What the program was asked to do.
@@ -31,6 +33,8 @@ pub(crate) enum Command {
         wait: Duration,
         settings: Box<Settings>,
     },
+    /// Look into a running operator.
+    Look(Looking),
 }
 
 /// Reads the arguments and the environment of this process.
@@ -41,6 +45,11 @@ pub(crate) fn parse_process() -> Result<Command, UsageError> {
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     parse(&arguments, &variable)
+}
+
+/// The arguments of this process, the program's name first, for beginning anew.
+pub(crate) fn arguments() -> Vec<OsString> {
+    std::env::args_os().collect()
 }
 
 /// One variable of this process's environment, for rooms that are told by it how to reach the cluster.
@@ -95,6 +104,13 @@ pub(crate) fn parse(
         }
         Err(exit) => return Err(words_error(command.name, &exit.output)),
     };
+    let settings = || resolve(&split, environment, command.topics);
+    let look = |asked: Asked| {
+        let (look, form) = asked.map_err(|problem| words_error(command.name, problem))?;
+        let socket = settings()?.debug.unix_socket;
+        let looking = Looking { look, form, socket };
+        Ok(Command::Look(looking))
+    };
     match line.words {
         Some(Words::Version(_)) => Ok(Command::Version),
         Some(Words::Resource(resource)) => {
@@ -108,14 +124,15 @@ pub(crate) fn parse(
                 names: resource.names,
                 api_version: resource.api_version,
                 wait: resource.wait.unwrap_or_default(),
-                settings: Box::new(resolve(&split, environment, command.topics)?),
+                settings: Box::new(settings()?),
             })
         }
-        Some(Words::Start(_)) | None => Ok(Command::Start(Box::new(resolve(
-            &split,
-            environment,
-            command.topics,
-        )?))),
+        Some(Words::Queue(words)) => look(words.look()),
+        Some(Words::Hook(words)) => look(words.look()),
+        Some(Words::Config(words)) => look(words.look()),
+        Some(Words::Raw(words)) => look(words.look()),
+        Some(Words::DebugOptions(_)) => help::page(Some(command.name)).map(Command::Help),
+        Some(Words::Start(_)) | None => Ok(Command::Start(Box::new(settings()?))),
     }
 }
 
@@ -132,6 +149,11 @@ enum Words {
     Start(StartWords),
     Version(VersionWords),
     Resource(ResourceWords),
+    Queue(QueueWords),
+    Hook(HookWords),
+    Config(ConfigWords),
+    Raw(RawWords),
+    DebugOptions(DebugOptionsWords),
 }
 
 /// Run the operator.
@@ -143,6 +165,11 @@ struct StartWords {}
 #[derive(FromArgs)]
 #[argh(subcommand, name = "version")]
 struct VersionWords {}
+
+/// List the flags for looking inside.
+#[derive(FromArgs)]
+#[argh(subcommand, name = "debug-options")]
+struct DebugOptionsWords {}
 
 /// Show how the API server knows a kind.
 #[derive(FromArgs)]
@@ -159,8 +186,37 @@ struct ResourceWords {
     wait: Option<Duration>,
 }
 
-/// The flags above that argh reads itself. All of them take a value.
-pub(super) const WORD_FLAGS: &[&str] = &["api-version", "wait"];
+/// A flag that argh reads itself.
+pub(super) struct WordFlag {
+    pub(super) name: &'static str,
+    /// The original's spelling, where it differs.
+    pub(super) other_name: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) is_switch: bool,
+}
+
+pub(super) const WORD_FLAGS: &[WordFlag] = &[
+    word_flag("api-version", "", None, false),
+    word_flag("wait", "", None, false),
+    word_flag("output", "", Some('o'), false),
+    word_flag("show-empty", "", Some('e'), true),
+    word_flag("watch", "", Some('w'), true),
+    word_flag("watch-interval", "watchinterval", Some('t'), false),
+];
+
+const fn word_flag(
+    name: &'static str,
+    other_name: &'static str,
+    short: Option<char>,
+    is_switch: bool,
+) -> WordFlag {
+    WordFlag {
+        name,
+        other_name,
+        short,
+        is_switch,
+    }
+}
 
 fn argh_duration(text: &str) -> Result<Duration, String> {
     value::time(text).map_err(|expected| format!("expected {expected}"))

@@ -41,17 +41,19 @@ pub(super) enum Topic {
     Serving,
     Admission,
     Conversion,
+    Inside,
     Debugging,
 }
 
 impl Topic {
-    pub(super) const ALL: [Topic; 7] = [
+    pub(super) const ALL: [Topic; 8] = [
         Topic::Hooks,
         Topic::Cluster,
         Topic::Log,
         Topic::Serving,
         Topic::Admission,
         Topic::Conversion,
+        Topic::Inside,
         Topic::Debugging,
     ];
 
@@ -63,6 +65,7 @@ impl Topic {
             Topic::Serving => "Metrics, probes and stopping",
             Topic::Admission => "Validating and mutating webhooks",
             Topic::Conversion => "Conversion webhooks",
+            Topic::Inside => "Looking inside",
             Topic::Debugging => "Debugging",
         }
     }
@@ -113,6 +116,7 @@ pub(super) fn of_topic(topic: Topic) -> &'static [Flag] {
         Topic::Serving => SERVING,
         Topic::Admission => webhook::ADMISSION,
         Topic::Conversion => webhook::CONVERSION,
+        Topic::Inside => INSIDE,
         Topic::Debugging => DEBUGGING,
     }
 }
@@ -361,16 +365,20 @@ const SERVING: &[Flag] = &[
     },
 ];
 
+/// Where the original puts it.
+pub(crate) const DEFAULT_DEBUG_SOCKET: &str = "/var/run/shell-operator/debug.socket";
+
+const INSIDE: &[Flag] = &[Flag {
+    name: "debug-unix-socket",
+    other_names: &[],
+    variables: &["DEBUG_UNIX_SOCKET"],
+    takes: Takes::One("PATH"),
+    default: DEFAULT_DEBUG_SOCKET,
+    help: "unix socket that the commands queue, hook, config and raw ask",
+    set: |s, v| put(&mut s.debug.unix_socket, value::path(v)),
+}];
+
 const DEBUGGING: &[Flag] = &[
-    Flag {
-        name: "debug-unix-socket",
-        other_names: &[],
-        variables: &["DEBUG_UNIX_SOCKET"],
-        takes: Takes::One("PATH"),
-        default: "/var/run/shell-operator/debug.socket",
-        help: "unix socket of the debug server",
-        set: |s, v| put(&mut s.debug.unix_socket, value::path(v)),
-    },
     Flag {
         name: "debug-http-addr",
         other_names: &[],

@@ -43,6 +43,56 @@ pub(super) const COMMANDS: &[CommandText] = &[
         topics: &[Topic::Cluster, Topic::Log],
     },
     CommandText {
+        name: "queue",
+        usage: "shell-operator queue list [-o text|json|yaml] [-e] [-w] [-t INTERVAL] [flags]\n       \
+                shell-operator queue main [-o text|json|yaml] [flags]",
+        summary: "show what waits in the queues of a running operator",
+        text: "The first task of a queue is the one being worked on; behind it stand those that wait for it.\n\
+               \n\
+               -o, --output FORM               text, json or yaml\n\
+               -e, --show-empty                name the queues without tasks, too\n\
+               -w, --watch                     show it again every second, until Ctrl-C\n\
+               -t, --watch-interval DURATION   how often; implies --watch",
+        topics: &[Topic::Inside],
+    },
+    CommandText {
+        name: "hook",
+        usage: "shell-operator hook list [-o text|json|yaml] [flags]\n       \
+                shell-operator hook snapshot NAME [-o text|json|yaml] [flags]",
+        summary: "show the hooks of a running operator, or the objects that one of them sees",
+        text: "A snapshot is shown whole, Secrets included.\n\
+               \n\
+               -o, --output FORM   text, json or yaml",
+        topics: &[Topic::Inside],
+    },
+    CommandText {
+        name: "config",
+        usage: "shell-operator config list [-o text|json|yaml] [flags]\n       \
+                shell-operator config set NAME VALUE [DURATION] [flags]",
+        summary: "show or change the log level of a running operator",
+        text: "The one parameter is log.level. With a DURATION it changes back after that time; debug does so after 30m\n\
+               if nothing else is said.\n\
+               \n\
+               -o, --output FORM   text, json or yaml\n\
+               \n\
+               Example: shell-operator config set log.level debug 10m",
+        topics: &[Topic::Inside],
+    },
+    CommandText {
+        name: "raw",
+        usage: "shell-operator raw PATH [flags]",
+        summary: "ask a running operator for any path of its debug socket",
+        text: "Example: shell-operator raw /queue/list.json?showEmpty=true",
+        topics: &[Topic::Inside],
+    },
+    CommandText {
+        name: "debug-options",
+        usage: "shell-operator debug-options",
+        summary: "list the flags of `start` that help to find mistakes",
+        text: "",
+        topics: &[Topic::Inside, Topic::Debugging],
+    },
+    CommandText {
         name: "version",
         usage: "shell-operator version",
         summary: "show the version and the jq engine",
@@ -108,11 +158,11 @@ fn first_page() -> String {
          Commands:\n",
     );
     for command in COMMANDS {
-        let _ = writeln!(page, "  {:<10} {}", command.name, command.summary);
+        let _ = writeln!(page, "  {:<13} {}", command.name, command.summary);
     }
     let _ = writeln!(
         page,
-        "  {:<10} this page, or the one of a command; `help flags` prints all flags as a table",
+        "  {:<13} this page, or the one of a command; `help flags` prints all flags as a table",
         "help"
     );
     page.push_str("\n`shell-operator start --help` explains every flag.\n");

@@ -15,6 +15,7 @@ mod command;
 mod error;
 mod flag;
 mod help;
+mod look;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -25,8 +26,10 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, parse_process, variable};
+pub(crate) use command::{Command, arguments, parse_process, variable};
+pub(crate) use flag::DEFAULT_DEBUG_SOCKET;
 pub(crate) use help::{version, version_text};
+pub(crate) use look::{Form, Look, Looking};
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,
 /// the operator makes its own certificate.

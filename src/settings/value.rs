@@ -8,6 +8,7 @@ use std::time::Duration;
 use log::LevelFilter;
 
 use crate::duration;
+use crate::logger;
 
 use super::{FailurePolicy, LogFormat, SecretName};
 
@@ -148,16 +149,8 @@ pub(super) fn count(text: &str) -> Parsed<u16> {
     }
 }
 
-/// The names of the original, and those of the logging library it used before.
 pub(super) fn level(text: &str) -> Parsed<LevelFilter> {
-    match text.to_ascii_lowercase().as_str() {
-        "trace" => Ok(LevelFilter::Trace),
-        "debug" => Ok(LevelFilter::Debug),
-        "info" => Ok(LevelFilter::Info),
-        "warn" | "warning" => Ok(LevelFilter::Warn),
-        "error" | "fatal" | "panic" => Ok(LevelFilter::Error),
-        _ => Err("one of trace, debug, info, warn, error, fatal"),
-    }
+    logger::level_named(text).ok_or("one of trace, debug, info, warn, error, fatal")
 }
 
 /// `color` is the original's third word; colour is used whenever the output is a terminal.

@@ -1,16 +1,18 @@
 //! The only door to the YAML library.
 //!
-//! Text in, values out, on whichever thread asks. The dialect is that of Kubernetes tools: YAML 1.1 booleans (`yes`, `on`),
+//! Text in, values out, on whichever thread asks (and for people who look inside, values in and text out: `emit`). The dialect is that of Kubernetes tools: YAML 1.1 booleans (`yes`, `on`),
 //! old octals (`0644` is 420) and merge keys. A repeated key is refused, because one of the two values would be lost in
 //! silence. Every document is read under a budget, so that a small text cannot become a large tree. It holds no state,
 //! reads no file and never evaluates tags.
 
+mod emit;
 mod tree;
 
 use std::fmt;
 
 use serde_saphyr::{DuplicateKeyPolicy, Options};
 
+pub(crate) use emit::emit;
 pub(crate) use tree::{Node, Step, Tree, integer};
 
 /// LIMIT: deepest nesting of lists and maps. Every property of a CRD schema costs two levels, and the schemas that embed a

@@ -41,6 +41,8 @@ mod plane;
 mod protocol;
 /// What the operator registers, and keeps registered.
 mod registration;
+/// HUP with webhooks.
+mod reload;
 /// What must not leak or be believed.
 mod secrecy;
 /// An API server that comes and goes.

@@ -198,12 +198,11 @@ fn every_flag_is_documented_and_every_documented_flag_exists() {
         "the table of flags was not found: {flags:?}"
     );
     let env = Env::new();
-    let help = [
-        env.run(&["help"]).ok(),
-        env.run(&["start", "--help"]).ok(),
-        env.run(&["resource", "--help"]).ok(),
-    ]
-    .concat();
+    let commands = ["start", "resource", "queue", "hook", "config", "raw"];
+    let mut help = env.run(&["help"]).ok();
+    for command in commands {
+        help.push_str(&env.run(&[command, "--help"]).ok());
+    }
     let known: Vec<&str> = words(&help)
         .filter_map(|word| word.strip_prefix("--"))
         .collect();

@@ -2,11 +2,11 @@
 //! Tables of what is refused, and mutations of good requests that must never panic and never be read in two ways.
 //! The generator is seeded, so a failing round fails again.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Random;
+use crate::serve::Address;
 use crate::serve::chunked::Chunked;
 use crate::serve::http::{Framing, Head, Peer, Refusal, Response, head_end};
 
@@ -32,7 +32,7 @@ fn read_one(bytes: &[u8]) -> Result<Option<(Head, Vec<u8>, usize)>, Refusal> {
         return Ok(None);
     };
     let peer = Arc::new(Peer {
-        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        address: Address::Unix,
         certificate: None,
     });
     let head = Head::parse(&bytes[..end], Instant::now(), &peer, BODY_LIMIT)?;

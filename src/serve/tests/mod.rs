@@ -117,7 +117,7 @@ impl Bench {
     }
 
     fn address(&self) -> SocketAddr {
-        self.server.address()
+        self.server.address().tcp()
     }
 
     fn connect(&self) -> Caller<TcpStream> {

@@ -168,7 +168,7 @@ fn the_client_certificate_reaches_the_responder() {
     let name = ServerName::try_from("localhost").unwrap();
     let config = authority.trusting(Some(&authority.client("kube-apiserver")));
     let connection = ClientConnection::new(config, name).unwrap();
-    let mut caller = Caller::new(StreamOwned::new(connection, dial(server.address())));
+    let mut caller = Caller::new(StreamOwned::new(connection, dial(server.address().tcp())));
     assert_eq!(caller.get("/").body, "kube-apiserver");
 }
 
