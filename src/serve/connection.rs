@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use log::{debug, error};
 
-use super::Shared;
 use super::budget::Reservation;
 use super::chunked::Chunked;
 use super::http::{Framing, Head, Peer, Refusal, Request, Response, head_end};
 use super::socket::{READ_SIZE, Socket, Stream, Wake, later};
+use super::{Afterwards, Shared};
 use crate::threads::panic_text;
 
 /// A connection that was accepted just before a drain has its first request on the way; a network round trip or two of
@@ -130,8 +130,9 @@ impl Connection {
         let body = self.read_body(&head, &mut reservation)?;
         self.release_buffer();
         let request = Request { head, body };
+        let mut afterwards = Afterwards::default();
         let response = self
-            .guarded(|shared| shared.respond.respond(request))
+            .guarded(|shared| shared.respond.respond(request, &mut afterwards))
             .unwrap_or_else(|Panicked| panic_response());
         drop(reservation);
         self.answer(&response, with_body, keep_alive, false)

@@ -18,7 +18,6 @@ mod conversion_review;
 mod definition;
 mod http;
 mod plural;
-mod pool;
 pub(crate) mod probe;
 mod register;
 mod review;
@@ -27,12 +26,14 @@ mod runner;
 mod socket;
 mod source;
 mod tls;
+mod turns;
 pub(crate) mod webhook;
 mod x509;
 
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -134,7 +135,18 @@ pub(crate) trait Respond: Send + Sync + 'static {
         None
     }
 
-    fn respond(&self, request: Request) -> Response;
+    /// What need not be done before the caller has its answer may be left in `afterwards`.
+    fn respond(&self, request: Request, afterwards: &mut Afterwards) -> Response;
+}
+
+/// Something whose drop takes time, put off until the answer is written. Dropped also when it could not be written.
+#[derive(Default)]
+pub(crate) struct Afterwards(Option<Box<dyn Any + Send>>);
+
+impl Afterwards {
+    pub(crate) fn drop_late(&mut self, thing: impl Any + Send) {
+        self.0 = Some(Box::new(thing));
+    }
 }
 
 /// Where to listen, and the words for saying that it is impossible.

@@ -159,9 +159,8 @@ impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            self.wait(PollFlags::IN)?;
             match self.tcp.read(into) {
-                Err(error) if again(&error) => {}
+                Err(error) if again(&error) => self.wait(PollFlags::IN)?,
                 done => return done,
             }
         }
