@@ -17,6 +17,7 @@ mod conversion;
 mod conversion_review;
 mod definition;
 mod http;
+mod places;
 mod plural;
 pub(crate) mod probe;
 mod register;
@@ -50,6 +51,7 @@ pub(crate) use self::http::{Head, Request, Response};
 
 use self::budget::Budget;
 use self::http::Refusal;
+use self::places::Places;
 use self::socket::{Bells, READ_SIZE, Stage, Wake, later, wait};
 use crate::message::Event;
 use crate::threads;
@@ -167,6 +169,8 @@ pub(crate) struct Counts {
     pub(crate) panics: AtomicU64,
     /// Turned away because the server was full.
     pub(crate) shed: AtomicU64,
+    /// Closed although nothing was wrong with them, because another caller needed the place.
+    pub(crate) evicted: AtomicU64,
     /// Requests answered with what was wrong with their HTTP.
     pub(crate) refused: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
@@ -180,6 +184,7 @@ struct Shared {
     respond: Arc<dyn Respond>,
     counts: Arc<Counts>,
     bodies: Arc<Budget>,
+    places: Arc<Places>,
     stage: Arc<Stage>,
 }
 
@@ -190,18 +195,6 @@ pub(crate) struct Server {
     bells: Bells,
     /// Disconnected when the last thread of this server is gone.
     ended: Receiver<Infallible>,
-}
-
-/// A connection's place under the cap. Dropped when its thread ends, however it ends.
-struct Place {
-    counts: Arc<Counts>,
-    _alive: Sender<Infallible>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.counts.open.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Server {
@@ -227,6 +220,7 @@ impl Server {
             respond,
             counts: Arc::clone(&counts),
             bodies: Budget::new(limits.bodies),
+            places: Places::new(limits.connections, Arc::clone(&counts)),
             stage,
         });
         threads::spawn(&format!("accept:{}", listen.name), events, move || {
@@ -234,6 +228,7 @@ impl Server {
                 listener,
                 shared,
                 alive,
+                admitted: 0,
                 complained: None,
             }
             .run();
@@ -274,6 +269,8 @@ struct Acceptor {
     listener: TcpListener,
     shared: Arc<Shared>,
     alive: Sender<Infallible>,
+    /// Numbers the connections.
+    admitted: u64,
     complained: Option<Instant>,
 }
 
@@ -320,27 +317,20 @@ impl Acceptor {
     }
 
     fn admit(&mut self, tcp: TcpStream, address: SocketAddr) {
-        // Only this thread adds, so the cap cannot be overrun.
-        if self.shared.counts.open.load(Ordering::Acquire) >= self.shared.limits.connections {
-            self.shed("all connections are taken");
+        let tcp = Arc::new(tcp);
+        self.admitted = self.admitted.wrapping_add(1);
+        let Some(place) = self.shared.places.take(self.admitted, &tcp, &self.alive) else {
+            self.shed("every connection is being served");
             if self.shared.tls.is_none() {
                 turn_away(&tcp);
             }
             return;
-        }
-        self.shared.counts.open.fetch_add(1, Ordering::AcqRel);
-        let place = Place {
-            counts: Arc::clone(&self.shared.counts),
-            _alive: self.alive.clone(),
         };
         let shared = Arc::clone(&self.shared);
         let started = threads::spawn_short(
             &format!("conn:{}", shared.name),
             CONNECTION_STACK,
-            move || {
-                let _place = place;
-                connection::run(tcp, address, &shared);
-            },
+            move || connection::run(tcp, address, &shared, place),
         );
         if let Err(error) = started {
             self.shed(&format!("cannot start a thread: {error}"));

@@ -114,13 +114,14 @@ pub(super) fn wait(what: PollFd<'_>, bell: &PipeReader, deadline: Instant) -> io
 
 /// A non-blocking TCP socket whose reads and writes wait, but never past the deadline.
 pub(super) struct Socket {
-    tcp: TcpStream,
+    /// Shared with the accept thread, which may shut it down.
+    tcp: Arc<TcpStream>,
     stage: Arc<Stage>,
     deadline: Instant,
 }
 
 impl Socket {
-    pub(super) fn new(tcp: TcpStream, stage: Arc<Stage>) -> io::Result<Socket> {
+    pub(super) fn new(tcp: Arc<TcpStream>, stage: Arc<Stage>) -> io::Result<Socket> {
         tcp.set_nonblocking(true)?;
         // An answer is one write; waiting for more to send with it would only delay it.
         tcp.set_nodelay(true)?;
@@ -159,7 +160,7 @@ impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            match self.tcp.read(into) {
+            match self.tcp.as_ref().read(into) {
                 Err(error) if again(&error) => self.wait(PollFlags::IN)?,
                 done => return done,
             }
@@ -171,7 +172,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            match self.tcp.write(bytes) {
+            match self.tcp.as_ref().write(bytes) {
                 Err(error) if again(&error) => self.wait(PollFlags::OUT)?,
                 done => return done,
             }

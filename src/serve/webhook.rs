@@ -366,6 +366,7 @@ impl Webhook {
         metrics.set("webhook_connections_open", &labels, open as f64);
         for (name, count) in [
             ("webhook_connections_shed_total", &counts.shed),
+            ("webhook_connections_evicted_total", &counts.evicted),
             ("webhook_handshakes_failed_total", &counts.handshakes_failed),
             ("webhook_panics_total", &counts.panics),
             ("webhook_requests_refused_total", &counts.refused),
