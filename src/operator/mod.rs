@@ -3,6 +3,7 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+mod inbox;
 pub(crate) mod parts;
 mod pulse;
 mod serving;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::{info, warn};
 
+use self::inbox::Inbox;
 use self::parts::KILL_GRACE;
 use self::pulse::Pulse;
 use crate::executor::{Capture, Executor};
@@ -68,7 +70,7 @@ pub(crate) enum End {
 struct Operator {
     settings: Settings,
     events: Sender<Event>,
-    inbox: Receiver<Event>,
+    inbox: Inbox,
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     executor: Executor,
@@ -112,7 +114,7 @@ impl Operator {
         inbox: Receiver<Event>,
     ) -> Result<Operator, String> {
         // First, so that no thread made later takes a signal the default way.
-        threads::spawn_signals(&events)
+        let (_, signals) = threads::spawn_signals(&events)
             .map_err(|error| format!("start the signal thread: {error}"))?;
         let hooks_dir = parts::hooks_directory(&settings.hooks_dir)?;
         let executor = parts::executor(&settings, &events)?;
@@ -147,7 +149,10 @@ impl Operator {
         Ok(Operator {
             settings,
             events,
-            inbox,
+            inbox: Inbox {
+                events: inbox,
+                signals,
+            },
             readiness,
             metrics,
             executor,
@@ -353,7 +358,7 @@ impl Operator {
     /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.
     fn wait_unless_urged(&self, awaited: &mut BTreeSet<String>, pause: Duration) {
         let until = Instant::now() + pause;
-        while let Ok(event) = self.inbox.recv_deadline(until) {
+        while let Ok(event) = self.inbox.next(until) {
             match event {
                 Event::Exited { thread, .. } => {
                     awaited.remove(&thread);
@@ -368,7 +373,7 @@ impl Operator {
     fn wait_for_ends(&self, awaited: &mut BTreeSet<String>, limit: Duration) {
         let until = Instant::now() + limit;
         while !awaited.is_empty() {
-            match self.inbox.recv_deadline(until) {
+            match self.inbox.next(until) {
                 Ok(Event::Exited { thread, .. }) => {
                     awaited.remove(&thread);
                 }
