@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -16,6 +16,9 @@ use crate::message::{Event, Signal};
 
 /// Stack of a long-lived thread. jq filters recurse, so these get what the main thread of most systems would allow at least.
 const LONG_LIVED_STACK: usize = 2 * 1024 * 1024;
+
+/// LIMIT: signals that wait for the main loop. The second stop signal already means the most a signal can mean.
+const SIGNALS: usize = 8;
 
 /// Starts a thread that is meant to live as long as the process. Its name is `role:detail` and appears in log lines.
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]
@@ -73,21 +76,25 @@ pub(crate) fn spawn_short<T: Send + 'static>(
 }
 
 /// Starts the signal thread. Must be called before any other thread exists, so that none of them takes a signal by default.
-pub(crate) fn spawn_signals(events: &Sender<Event>) -> io::Result<JoinHandle<()>> {
+/// Signals have a channel of their own, or they would wait behind a flood of changes.
+pub(crate) fn spawn_signals(
+    events: &Sender<Event>,
+) -> io::Result<(JoinHandle<()>, Receiver<Signal>)> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let sender = events.clone();
-    spawn("signals", events, move || {
+    let (sender, received) = crossbeam_channel::bounded(SIGNALS);
+    let thread = spawn("signals", events, move || {
         for number in signals.forever() {
             let signal = if number == SIGHUP {
                 Signal::Reload
             } else {
                 Signal::Stop
             };
-            if sender.send(Event::Signal(signal)).is_err() {
+            if sender.send(signal).is_err() {
                 return;
             }
         }
-    })
+    })?;
+    Ok((thread, received))
 }
 
 /// What a panic said, for the log.

@@ -109,6 +109,12 @@ pub(crate) struct Outcome {
     pub(crate) metrics: Vec<u8>,
     pub(crate) patches: Vec<u8>,
     pub(crate) usage: Usage,
+    pub(crate) files: Option<RunFiles>,
+}
+
+/// The files of a run that is over. They are removed when this is dropped, which may be put off until nobody waits.
+pub(crate) struct RunFiles {
+    _directory: RunDirectory,
 }
 
 /// A command whose stdout is wanted: a hook's `--config`, a kubeconfig's exec plugin.
@@ -203,12 +209,13 @@ impl Executor {
             command.current_dir(cwd);
         }
         let deadline = Instant::now().checked_add(capture.limit);
-        let running = process::start(&self.shared.keeper, &mut command, self.next_run(), None)
-            .map_err(|failure| match failure {
+        let running = process::start(&self.shared.keeper, command, self.next_run(), None).map_err(
+            |failure| match failure {
                 StartFailure::Stopping => CaptureError::Stopped,
                 StartFailure::Launch(error) => CaptureError::Launch(error),
                 StartFailure::Watch(error) => CaptureError::Watch(error),
-            })?;
+            },
+        )?;
         let mut stdout = Vec::new();
         let mut is_too_long = false;
         let mut stderr = Tail::default();
@@ -274,8 +281,8 @@ impl Executor {
         let directory = self
             .prepare(number, kind, write_input)
             .map_err(Failure::Prepare)?;
-        let mut command = self.hook_command(path, &directory);
-        let running = process::start(&self.shared.keeper, &mut command, number, Some(directory))
+        let command = self.hook_command(path, &directory);
+        let running = process::start(&self.shared.keeper, command, number, Some(directory))
             .map_err(|failure| match failure {
                 StartFailure::Stopping => Failure::Stopped,
                 StartFailure::Launch(error) => Failure::Launch(error),
@@ -293,7 +300,14 @@ impl Executor {
         match (end, directory) {
             (End::Exited(Exit::Code(0), usage), Some(mut directory)) => {
                 let outcome = collect(&mut directory, kind).map_err(Failure::Result)?;
-                Ok(Outcome { usage, ..outcome })
+                let files = RunFiles {
+                    _directory: directory,
+                };
+                Ok(Outcome {
+                    usage,
+                    files: Some(files),
+                    ..outcome
+                })
             }
             (End::Exited(Exit::Signal(_), _), _) if self.shared.keeper.registry.is_stopping() => {
                 Err(Failure::Stopped)

@@ -4,10 +4,10 @@
 //! costs no thread. A `Running` owns its process; dropped before the end it hands the process to the reaper, which kills it. This
 //! file never waits for a process beyond the deadline, and never for somebody who merely holds the pipes.
 
-use std::io::{self, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,11 @@ pub(super) struct Running {
     run: u64,
     started: Instant,
     pidfd: Option<OwnedFd>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
+    stdout: Option<PipeReader>,
+    stderr: Option<PipeReader>,
+    /// Holds the other ends of both pipes, until the process has ended: the end of a process closes its pipes one by one and then
+    /// the process, and this thread would be woken for each.
+    held_open: Option<Command>,
     directory: Option<RunDirectory>,
     is_reaped: bool,
     keeper: Arc<Keeper>,
@@ -89,20 +92,22 @@ pub(super) enum StartFailure {
 /// Starts a program in its own process group, with no input and both outputs piped.
 pub(super) fn start(
     keeper: &Arc<Keeper>,
-    command: &mut Command,
+    mut command: Command,
     run: u64,
     directory: Option<RunDirectory>,
 ) -> Result<Running, StartFailure> {
+    let (stdout, stdout_writer) = io::pipe().map_err(StartFailure::Watch)?;
+    let (stderr, stderr_writer) = io::pipe().map_err(StartFailure::Watch)?;
     // `process_group` keeps the fast start of the standard library (no copy of our page tables); `pre_exec` or `uid` would not.
     command
         .process_group(0)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdout(stdout_writer)
+        .stderr(stderr_writer);
     let started = Instant::now();
     let mut retries = 0;
-    let mut child = loop {
-        match keeper.registry.launch(command, run) {
+    let child = loop {
+        match keeper.registry.launch(&mut command, run) {
             Ok(child) => break child,
             Err(LaunchRefusal::Stopping) => return Err(StartFailure::Stopping),
             Err(LaunchRefusal::System(error))
@@ -123,8 +128,9 @@ pub(super) fn start(
         run,
         started,
         pidfd: None,
-        stdout: child.stdout.take(),
-        stderr: child.stderr.take(),
+        stdout: Some(stdout),
+        stderr: Some(stderr),
+        held_open: Some(command),
         directory,
         is_reaped: false,
         keeper: Arc::clone(keeper),
@@ -249,10 +255,11 @@ impl Running {
         total
     }
 
-    /// Takes what is in the pipes after the end. Usually both are closed by now and this is nothing.
+    /// Takes what is in the pipes after the end. Usually nobody else holds them, and then they are closed as soon as we let go.
     fn drain(&mut self, deadline: Option<Instant>, output: Output<'_>) {
         // The process itself is not polled any more: it would be ready all the time.
         self.pidfd = None;
+        self.held_open = None;
         let until = Instant::now() + DRAIN_TIME;
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let mut total = 0;

@@ -6,8 +6,8 @@
 //! group of one, or started with the variables of one. It never reaps a child that a run waits for (see `registry`).
 
 use std::collections::BTreeMap;
+use std::io::PipeReader;
 use std::path::PathBuf;
-use std::process::{ChildStderr, ChildStdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub(super) struct Abandoned {
     pub(super) pid: Pid,
     pub(super) kill_at: Instant,
     /// Kept open and unread: a hook that says something while it cleans up must not be killed by a closed pipe.
-    pub(super) _pipes: (Option<ChildStdout>, Option<ChildStderr>),
+    pub(super) _pipes: (Option<PipeReader>, Option<PipeReader>),
     /// Removed when this is dropped, which is after the process is gone.
     pub(super) _directory: Option<RunDirectory>,
 }

@@ -12,6 +12,10 @@ use serde_json::{Map, Value};
 /// LIMIT: how much `copy` operations may add in total; the API server's own limit (3 MiB, its limit for a request).
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
+/// LIMIT: how deep a patched object may be nested. What is read from JSON is at most 128 deep, and so is what a patch adds to it in
+/// one operation; copies of copies would double that again and again, and code that follows a value down its depth uses stack for it.
+const MAX_DEPTH: usize = 256;
+
 /// Which operation of a patch does not work, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PatchError {
@@ -39,6 +43,7 @@ pub(crate) enum Problem {
     /// The whole document can be replaced only by an object or array.
     NotADocument,
     CopiesTooMuch,
+    TooDeep,
 }
 
 impl fmt::Display for Problem {
@@ -58,6 +63,7 @@ impl fmt::Display for Problem {
                 "the whole document can only be replaced by an object or an array"
             }
             Self::CopiesTooMuch => "copy operations add more than 3 MiB",
+            Self::TooDeep => "the object would be nested deeper than 256",
         })
     }
 }
@@ -103,7 +109,7 @@ fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<
     // A missing value is null, as in the Go library.
     let value = || fields.get("value").cloned().unwrap_or(Value::Null);
     match text("op") {
-        Some("add") => parent(document, path()?, Problem::MissingParent)?.add(value()),
+        Some("add") => add(document, path()?, value()),
         Some("remove") => parent(document, path()?, Problem::MissingParent)?
             .remove()
             .map(|_removed| ()),
@@ -111,7 +117,7 @@ fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<
         Some("move") => {
             let (path, from) = (path()?, from()?);
             let moved = parent(document, from, Problem::MissingFromParent)?.remove()?;
-            parent(document, path, Problem::MissingParent)?.add(moved)
+            add(document, path, moved)
         }
         Some("copy") => {
             let (path, from) = (path()?, from()?);
@@ -123,14 +129,38 @@ fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<
             if *copied > MAX_COPIED_BYTES {
                 return Err(Problem::CopiesTooMuch);
             }
-            parent(document, path, Problem::MissingParent)?.add(source.unwrap_or(Value::Null))
+            add(document, path, source.unwrap_or(Value::Null))
         }
         Some("test") => test(document, path()?, fields),
         _ => Err(Problem::UnknownOperation),
     }
 }
 
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Problem> {
+    check_depth(path, &value)?;
+    parent(document, path, Problem::MissingParent)?.add(value)
+}
+
+/// INVARIANT: no document becomes deeper than `MAX_DEPTH`, so everything here may recurse into one.
+fn check_depth(path: &str, value: &Value) -> Result<(), Problem> {
+    let above = path.matches('/').count();
+    if above.saturating_add(depth(value)) > MAX_DEPTH {
+        return Err(Problem::TooDeep);
+    }
+    Ok(())
+}
+
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Object(entries) => entries.values().map(depth).max(),
+        Value::Array(items) => items.iter().map(depth).max(),
+        _ => return 0,
+    };
+    below.unwrap_or(0) + 1
+}
+
 fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Problem> {
+    check_depth(path, &value)?;
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
             return Err(Problem::NotADocument);
@@ -555,5 +585,19 @@ mod tests {
         ] {
             assert_eq!(unescape(part), key, "{part}");
         }
+    }
+
+    #[test]
+    fn copies_of_copies_do_not_nest_without_end() {
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": {}})];
+        let mut path = "/a".to_owned();
+        for _ in 0..18 {
+            let deepest = format!("{path}/a");
+            operations.push(json!({"op": "copy", "from": "/a", "path": deepest}));
+            path = path.repeat(2);
+        }
+        let error = try_patch(&json!({}), &operations).unwrap_err();
+        assert_eq!(error.problem, Problem::TooDeep);
+        assert_eq!(error.index, 8);
     }
 }

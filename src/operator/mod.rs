@@ -3,6 +3,7 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+mod inbox;
 mod inside;
 mod loading;
 pub(crate) mod parts;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{info, warn};
 
+use self::inbox::Inbox;
 use self::inside::Looking;
 use self::loading::{API_SERVER, Source};
 use self::parts::KILL_GRACE;
@@ -63,7 +65,7 @@ pub(crate) enum End {
 struct Operator {
     settings: Settings,
     events: Sender<Event>,
-    inbox: Receiver<Event>,
+    inbox: Inbox,
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     executor: Executor,
@@ -126,7 +128,7 @@ impl Operator {
         inbox: Receiver<Event>,
     ) -> Result<Operator, String> {
         // First, so that no thread made later takes a signal the default way.
-        threads::spawn_signals(&events)
+        let (_, signals) = threads::spawn_signals(&events)
             .map_err(|error| format!("start the signal thread: {error}"))?;
         let hooks_dir = parts::hooks_directory(&settings.hooks_dir)?;
         let executor = parts::executor(&settings, &events)?;
@@ -166,7 +168,10 @@ impl Operator {
         Ok(Operator {
             settings,
             events,
-            inbox,
+            inbox: Inbox {
+                events: inbox,
+                signals,
+            },
             readiness,
             metrics,
             executor,
@@ -370,7 +375,7 @@ impl Operator {
             );
         }
         info!(seconds:% = began.elapsed().as_secs_f64(); "stopped");
-        let urged = || self.inbox.try_iter().any(|event| is_stop(&event));
+        let urged = || self.inbox.waiting().any(|event| is_stop(&event));
         if end == End::Again && (self.is_urged || urged()) {
             return End::Asked;
         }
@@ -390,7 +395,7 @@ impl Operator {
     /// Waits, but not if a second signal comes. Threads that end meanwhile need not be waited for later.
     fn wait_unless_urged(&mut self, awaited: &mut BTreeSet<String>, pause: Duration) {
         let until = Instant::now() + pause;
-        while let Ok(event) = self.inbox.recv_deadline(until) {
+        while let Ok(event) = self.inbox.next(until) {
             match event {
                 Event::Exited { thread, .. } => {
                     awaited.remove(&thread);
@@ -408,7 +413,7 @@ impl Operator {
     fn wait_for_ends(&mut self, awaited: &mut BTreeSet<String>, limit: Duration) {
         let until = Instant::now() + limit;
         while !awaited.is_empty() {
-            match self.inbox.recv_deadline(until) {
+            match self.inbox.next(until) {
                 Ok(Event::Exited { thread, .. }) => {
                     awaited.remove(&thread);
                 }

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::RecvTimeoutError;
 
+use super::inbox::Inbox;
 use crate::flow::Flow;
 use crate::message::Event;
 use crate::metrics::Metrics;
@@ -32,7 +33,7 @@ impl Pulse {
     /// The next event; beats meanwhile. None: nobody can send one any more.
     pub(super) fn next_event(
         &mut self,
-        inbox: &Receiver<Event>,
+        inbox: &Inbox,
         mut flow: Option<&mut Flow>,
     ) -> Option<Event> {
         loop {
@@ -44,7 +45,7 @@ impl Pulse {
                 }
                 self.next = now + BEAT;
             }
-            match inbox.recv_deadline(self.next) {
+            match inbox.next(self.next) {
                 Ok(event) => return Some(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -61,7 +62,9 @@ mod tests {
     #[test]
     fn it_beats_at_the_start_and_when_a_beat_is_due_also_under_a_flood_of_events() {
         let metrics = Arc::new(Metrics::new(""));
-        let (sender, inbox) = crossbeam_channel::bounded(4);
+        let (sender, events) = crossbeam_channel::bounded(4);
+        let (_signal, signals) = crossbeam_channel::bounded(1);
+        let inbox = Inbox { events, signals };
         let mut pulse = Pulse::start(&metrics);
         for _ in 0..3 {
             sender.send(Event::Signal(Signal::Reload)).unwrap();

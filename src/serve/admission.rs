@@ -17,11 +17,11 @@ use base64::prelude::BASE64_STANDARD;
 use log::{debug, info, warn};
 
 use super::caller::Callers;
-use super::pool::{Pool, Refused};
 use super::probe::{self, Readiness};
 use super::review::{self, Answer, Question, ReviewId};
-use super::runner::{Asked, Paces, Runner, Target, Undecided, failure};
-use super::{Head, Request, Respond, Response};
+use super::runner::{Asked, PANICKED, Paces, Runner, Target, Undecided, failure};
+use super::turns::Turns;
+use super::{Afterwards, Head, Request, Respond, Response};
 use crate::executor::{Outcome, RunKind};
 use crate::hook::binding::{AdmissionBinding, AdmissionKind};
 use crate::hook::context::Reason;
@@ -29,8 +29,6 @@ use crate::hook::response::AdmissionAnswer;
 use crate::hook::{self, Registry};
 use crate::threads::panic_text;
 
-/// A hook that is killed at its deadline is answered for within this time; it is half of the least margin.
-const GRACE: Duration = Duration::from_millis(50);
 /// Denials that a hook decided carry this code unless it names another, as in the original.
 const FORBIDDEN: u16 = 403;
 /// Denials because something of ours failed.
@@ -47,8 +45,8 @@ struct Webhook {
 pub(crate) struct Admission {
     webhooks: HashMap<String, Arc<Webhook>>,
     callers: Callers,
-    pool: Pool<Answer>,
-    runner: Arc<Runner>,
+    turns: Arc<Turns>,
+    runner: Runner,
     readiness: Arc<Readiness>,
 }
 
@@ -57,7 +55,7 @@ impl Admission {
         registry: &Registry,
         paces: &Paces,
         callers: Callers,
-        pool: Pool<Answer>,
+        turns: Arc<Turns>,
         runner: Runner,
         readiness: Arc<Readiness>,
     ) -> Admission {
@@ -79,14 +77,20 @@ impl Admission {
         Admission {
             webhooks,
             callers,
-            pool,
-            runner: Arc::new(runner),
+            turns,
+            runner,
             readiness,
         }
     }
 
     /// The answer to a review that could be read.
-    fn decide(&self, question: Question, webhook: &Arc<Webhook>, head: &Head) -> Answer {
+    fn decide(
+        &self,
+        question: &Question,
+        webhook: &Webhook,
+        head: &Head,
+        afterwards: &mut Afterwards,
+    ) -> Answer {
         if webhook.binding.validate_structure
             && let Some(flaw) = question.structural_flaw()
         {
@@ -95,15 +99,23 @@ impl Admission {
         let configured = Duration::from_secs(u64::from(webhook.binding.timeout_seconds));
         let limit = review::time_limit(review::asked_timeout(head.query.as_deref()), configured);
         let deadline = head.received.checked_add(limit).unwrap_or(head.received);
-        let runner = Arc::clone(&self.runner);
-        let behind = Arc::clone(webhook);
-        let work = move || review_by_hook(&runner, &question, &behind, deadline, limit);
-        self.pool.run(work, deadline, GRACE).unwrap_or_else(|refused| {
-            let reason = refused.reason(limit);
-            let target = &webhook.target;
-            warn!(hook = target.hook.as_str(), binding = target.binding.as_str(); "review refused: {reason}");
-            failed(&target.hook, &reason)
-        })
+        match self.turns.take(deadline) {
+            Ok(_turn) => {
+                let review = Review {
+                    question,
+                    webhook,
+                    deadline,
+                    limit,
+                };
+                review.by_hook(&self.runner, afterwards)
+            }
+            Err(refused) => {
+                let reason = refused.reason(limit);
+                let target = &webhook.target;
+                warn!(hook = target.hook.as_str(), binding = target.binding.as_str(); "review refused: {reason}");
+                failed(&target.hook, &reason)
+            }
+        }
     }
 }
 
@@ -112,7 +124,7 @@ impl Respond for Admission {
         self.callers.screen(head)
     }
 
-    fn respond(&self, request: Request) -> Response {
+    fn respond(&self, request: Request, afterwards: &mut Afterwards) -> Response {
         let Request { head, body } = request;
         if head.method == "GET" {
             return probe::health(&head.path, &self.readiness)
@@ -131,16 +143,13 @@ impl Respond for Admission {
         let id = question.id();
         let answer = match webhook {
             // A panic is a failure of ours like any other, and must not become an HTTP error.
-            Some(webhook) => {
-                catch_unwind(AssertUnwindSafe(|| self.decide(question, webhook, &head)))
-                    .unwrap_or_else(|payload| {
-                        log::error!("a review panicked: {}", panic_text(payload.as_ref()));
-                        failed(
-                            &webhook.target.hook,
-                            &Refused::Broken.reason(Duration::ZERO),
-                        )
-                    })
-            }
+            Some(webhook) => catch_unwind(AssertUnwindSafe(|| {
+                self.decide(&question, webhook, &head, afterwards)
+            }))
+            .unwrap_or_else(|payload| {
+                log::error!("a review panicked: {}", panic_text(payload.as_ref()));
+                failed(&webhook.target.hook, PANICKED)
+            }),
             None => no_hook(&path, &id),
         };
         match answer.render(&id) {
@@ -150,51 +159,61 @@ impl Respond for Admission {
     }
 }
 
-/// One review by one hook. Runs on an executor thread; always ends in an answer.
-fn review_by_hook(
-    runner: &Runner,
-    question: &Question,
-    webhook: &Webhook,
+/// A review that has its turn.
+struct Review<'a> {
+    question: &'a Question,
+    webhook: &'a Webhook,
     deadline: Instant,
     limit: Duration,
-) -> Answer {
-    let target = &webhook.target;
-    let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
-    let uid = question.uid.as_str();
-    debug!(hook = hook, binding = binding, uid = uid; "Execute hook");
-    let asked = Asked {
-        kind: RunKind::Admission,
-        reason: Reason::Admission {
-            binding,
-            kind: webhook.kind,
-            request: question.request(),
-        },
-        event: webhook.kind.section(),
-        uid,
-        dry_run: question.dry_run,
-        deadline,
-    };
-    match runner.run(target, &asked, |outcome| {
-        verdict(outcome, question, webhook)
-    }) {
-        Ok(answer) => {
-            info!(
-                hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, allowed = answer.allowed, kind:% = question.kind,
-                namespace = question.namespace.as_str(), name = question.name.as_str(),
-                operation = question.operation.as_str(), dryRun = question.dry_run, message = answer.message.as_str(),
-                patched = answer.patch.is_some(), warnings = answer.warnings.len();
-                "AdmissionResponse from hook"
-            );
-            answer
-        }
-        Err(undecided) => {
-            // The details may hold anything the hook printed: they are for the log, not for whoever was refused.
-            log::error!(
-                hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, kind:% = question.kind,
-                namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
-                "Hook failed, the request is denied"
-            );
-            failed(hook, &undecided.reason(limit))
+}
+
+impl Review<'_> {
+    /// One review by one hook. Always ends in an answer, by the deadline: everything it waits for has that limit.
+    fn by_hook(&self, runner: &Runner, afterwards: &mut Afterwards) -> Answer {
+        let Review {
+            question,
+            webhook,
+            deadline,
+            limit,
+        } = *self;
+        let target = &webhook.target;
+        let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
+        let uid = question.uid.as_str();
+        debug!(hook = hook, binding = binding, uid = uid; "Execute hook");
+        let asked = Asked {
+            kind: RunKind::Admission,
+            reason: Reason::Admission {
+                binding,
+                kind: webhook.kind,
+                request: question.request(),
+            },
+            event: webhook.kind.section(),
+            uid,
+            dry_run: question.dry_run,
+            deadline,
+        };
+        match runner.run(target, &asked, afterwards, |outcome| {
+            verdict(outcome, question, webhook)
+        }) {
+            Ok(answer) => {
+                info!(
+                    hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, allowed = answer.allowed, kind:% = question.kind,
+                    namespace = question.namespace.as_str(), name = question.name.as_str(),
+                    operation = question.operation.as_str(), dryRun = question.dry_run, message = answer.message.as_str(),
+                    patched = answer.patch.is_some(), warnings = answer.warnings.len();
+                    "AdmissionResponse from hook"
+                );
+                answer
+            }
+            Err(undecided) => {
+                // The details may hold anything the hook printed: they are for the log, not for whoever was refused.
+                log::error!(
+                    hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, kind:% = question.kind,
+                    namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
+                    "Hook failed, the request is denied"
+                );
+                failed(hook, &undecided.reason(limit))
+            }
         }
     }
 }

@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 
 use log::{debug, error};
 
-use super::Shared;
 use super::budget::Reservation;
 use super::chunked::Chunked;
 use super::http::{Framing, Head, Peer, Refusal, Request, Response, head_end};
+use super::places::{Evicted, Phase, Place};
 use super::socket::{READ_SIZE, Socket, Stream, Wake, later};
 use super::wire::{Address, Wire};
+use super::{Afterwards, Shared};
 use crate::threads::panic_text;
 
 /// A connection that was accepted just before a drain has its first request on the way; a network round trip or two of
@@ -34,6 +35,7 @@ struct Connection {
     buffer: Vec<u8>,
     peer: Arc<Peer>,
     shared: Arc<Shared>,
+    place: Place,
     fresh: bool,
 }
 
@@ -49,7 +51,7 @@ enum End {
 }
 
 /// Serves `wire` until it ends.
-pub(super) fn run(wire: Wire, address: Address, shared: &Arc<Shared>) {
+pub(super) fn run(wire: Arc<Wire>, address: Address, shared: &Arc<Shared>, place: Place) {
     let stream = match open(wire, shared) {
         Ok(stream) => stream,
         Err(cause) => {
@@ -71,6 +73,7 @@ pub(super) fn run(wire: Wire, address: Address, shared: &Arc<Shared>) {
         buffer: Vec::new(),
         peer,
         shared: Arc::clone(shared),
+        place,
         fresh: true,
     };
     let end = loop {
@@ -78,6 +81,8 @@ pub(super) fn run(wire: Wire, address: Address, shared: &Arc<Shared>) {
             break end;
         }
     };
+    // What is left to do is a courtesy, and no reason to keep others out.
+    let _ = connection.place.enter(Phase::Unheard);
     let unread = match end {
         End::Silent => false,
         End::Answered { unread } => unread || !connection.buffer.is_empty(),
@@ -96,7 +101,7 @@ pub(super) fn run(wire: Wire, address: Address, shared: &Arc<Shared>) {
     connection.stream.close(unread);
 }
 
-fn open(wire: Wire, shared: &Shared) -> io::Result<Stream> {
+fn open(wire: Arc<Wire>, shared: &Shared) -> io::Result<Stream> {
     let socket = Socket::new(wire, Arc::clone(&shared.stage))?;
     match &shared.tls {
         // The configuration is taken once per connection: a swap never touches a connection that is open.
@@ -109,6 +114,7 @@ impl Connection {
     /// One request and its answer. An error is the end of the connection.
     fn exchange(&mut self) -> Result<(), End> {
         let received = self.await_request()?;
+        self.enter(Phase::Receiving)?;
         self.stream.limit(
             received
                 .checked_add(self.shared.limits.read)
@@ -123,15 +129,18 @@ impl Connection {
             let response = response.unwrap_or_else(|Panicked| panic_response());
             // Its body stays unread, so nothing can follow on this connection.
             let unread = head.framing != Framing::Empty;
+            self.enter(Phase::Serving)?;
             return self.answer(&response, with_body, keep_alive && !unread, unread);
         }
 
         let mut reservation = self.shared.bodies.reserve();
         let body = self.read_body(&head, &mut reservation)?;
         self.release_buffer();
+        self.enter(Phase::Serving)?;
         let request = Request { head, body };
+        let mut afterwards = Afterwards::default();
         let response = self
-            .guarded(|shared| shared.respond.respond(request))
+            .guarded(|shared| shared.respond.respond(request, &mut afterwards))
             .unwrap_or_else(|Panicked| panic_response());
         drop(reservation);
         self.answer(&response, with_body, keep_alive, false)
@@ -270,10 +279,14 @@ impl Connection {
         let close = response.close || !keep_alive || self.shared.stage.is_draining();
         self.write(&response.encode(with_body, close))?;
         if close {
-            Err(End::Answered { unread })
-        } else {
-            Ok(())
+            return Err(End::Answered { unread });
         }
+        self.enter(Phase::Idle)
+    }
+
+    /// Says what this connection is doing; a connection that has to make room for another ends.
+    fn enter(&self, phase: Phase) -> Result<(), End> {
+        self.place.enter(phase).map_err(|Evicted| End::Silent)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), End> {

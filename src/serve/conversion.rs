@@ -1,7 +1,7 @@
 //! Conversion: from a request on a connection thread to converted objects, through a chain of hook runs.
 //!
 //! ```text
-//! request -> caller? -> question -> CRD by path -> executor thread: (farthest version -> hook -> check) until all arrived -> answer
+//! request -> caller? -> question -> CRD by path -> turn: (farthest version -> hook -> check) until all arrived -> answer
 //! ```
 //!
 //! A step runs one hook once, with every object of one version. The farthest version goes first, so that chains that meet go on
@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 
 use super::caller::Callers;
 use super::conversion_review::{Answer, Object, Question};
-use super::pool::{Pool, Refused};
 use super::probe::{self, Readiness};
 use super::review;
-use super::runner::{Asked, Paces, Runner, Target, Undecided, failure, seconds};
-use super::{Head, Request, Respond, Response};
+use super::runner::{Asked, PANICKED, Paces, Runner, Target, Undecided, failure, seconds};
+use super::turns::Turns;
+use super::{Afterwards, Head, Request, Respond, Response};
 use crate::executor::{Failure, Outcome, RunError, RunKind};
 use crate::hook::context::Reason;
 use crate::hook::conversion::{self, Chains, ConversionStep, Way};
@@ -31,8 +31,6 @@ use crate::threads::panic_text;
 
 /// What the API server grants a conversion; it cannot be configured there.
 const API_SERVER_LIMIT: Duration = Duration::from_secs(30);
-/// A hook that is killed at its deadline is answered for within this time; it is a small part of the margin.
-const GRACE: Duration = Duration::from_millis(50);
 
 /// LIMIT: how much of a wrong `apiVersion` is shown; a group and a version have at most 253 and 63 characters.
 const SHOWN_VERSION: usize = 320;
@@ -50,8 +48,8 @@ pub(crate) struct Conversion {
     /// By path.
     crds: HashMap<String, Arc<Crd>>,
     callers: Callers,
-    pool: Pool<Answer>,
-    runner: Arc<Runner>,
+    turns: Arc<Turns>,
+    runner: Runner,
     readiness: Arc<Readiness>,
 }
 
@@ -65,7 +63,7 @@ impl Conversion {
         registry: &Registry,
         paces: &Paces,
         callers: Callers,
-        pool: Pool<Answer>,
+        turns: Arc<Turns>,
         runner: Runner,
         readiness: Arc<Readiness>,
     ) -> Conversion {
@@ -85,31 +83,34 @@ impl Conversion {
         Conversion {
             crds,
             callers,
-            pool,
-            runner: Arc::new(runner),
+            turns,
+            runner,
             readiness,
         }
     }
 
-    fn convert(&self, question: Question, crd: &Arc<Crd>, head: &Head) -> Answer {
+    fn convert(&self, question: Question, crd: &Crd, head: &Head) -> Answer {
         let asked = review::asked_timeout(head.query.as_deref());
         let limit = review::time_limit(asked, API_SERVER_LIMIT);
         let deadline = head.received.checked_add(limit).unwrap_or(head.received);
-        let work = Work {
-            runner: Arc::clone(&self.runner),
-            crd: Arc::clone(crd),
-            uid: question.id.uid.clone(),
-            desired: question.desired.clone(),
-            deadline,
-            limit,
-        };
-        let objects = question.objects;
-        let job = move || work.run(objects).unwrap_or_else(Answer::Failed);
-        self.pool.run(job, deadline, GRACE).unwrap_or_else(|refused| {
-            let reason = refused.reason(limit);
-            warn!(crd = crd.name.as_str(), uid = question.id.uid.as_str(); "conversion refused: {reason}");
-            Answer::Failed(unsuccessful(&crd.name, &question.desired, &reason))
-        })
+        match self.turns.take(deadline) {
+            Ok(_turn) => {
+                let work = Work {
+                    runner: &self.runner,
+                    crd,
+                    uid: &question.id.uid,
+                    desired: &question.desired,
+                    deadline,
+                    limit,
+                };
+                work.run(question.objects).unwrap_or_else(Answer::Failed)
+            }
+            Err(refused) => {
+                let reason = refused.reason(limit);
+                warn!(crd = crd.name.as_str(), uid = question.id.uid.as_str(); "conversion refused: {reason}");
+                Answer::Failed(unsuccessful(&crd.name, &question.desired, &reason))
+            }
+        }
     }
 }
 
@@ -142,7 +143,7 @@ impl Respond for Conversion {
         self.callers.screen(head)
     }
 
-    fn respond(&self, request: Request) -> Response {
+    fn respond(&self, request: Request, _afterwards: &mut Afterwards) -> Response {
         let Request { head, body } = request;
         if head.method == "GET" {
             return probe::health(&head.path, &self.readiness)
@@ -167,8 +168,7 @@ impl Respond for Conversion {
                 catch_unwind(AssertUnwindSafe(|| self.convert(question, crd, &head)))
                     .unwrap_or_else(|payload| {
                         log::error!("a conversion panicked: {}", panic_text(payload.as_ref()));
-                        let reason = Refused::Broken.reason(Duration::ZERO);
-                        Answer::Failed(unsuccessful(&crd.name, &desired, &reason))
+                        Answer::Failed(unsuccessful(&crd.name, &desired, PANICKED))
                     })
             }
             None => no_hook(&path, &id.uid),
@@ -180,17 +180,17 @@ impl Respond for Conversion {
     }
 }
 
-/// One review on its executor thread.
-struct Work {
-    runner: Arc<Runner>,
-    crd: Arc<Crd>,
-    uid: String,
-    desired: String,
+/// One review that has its turn.
+struct Work<'a> {
+    runner: &'a Runner,
+    crd: &'a Crd,
+    uid: &'a str,
+    desired: &'a str,
     deadline: Instant,
     limit: Duration,
 }
 
-impl Work {
+impl Work<'_> {
     /// Objects that have the desired version already stay as they are. An error is what the user reads.
     fn run(&self, mut objects: Vec<Object>) -> Result<Answer, String> {
         let way = self.crd.chains.toward(&self.desired);
@@ -236,7 +236,7 @@ impl Work {
             .get(&(step.hook, step.binding))
             .ok_or_else(|| no_hook_text(&self.crd.name))?;
         let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
-        debug!(hook = hook, binding = binding, uid = self.uid.as_str(); "Execute hook");
+        debug!(hook = hook, binding = binding, uid = self.uid; "Execute hook");
         let mut chosen: Vec<&mut Object> = objects
             .iter_mut()
             .filter(|object| object.api_version == version)
@@ -259,7 +259,7 @@ impl Work {
         match converted {
             Ok(Ok(made)) => {
                 info!(
-                    hook = hook, binding = binding, uid = self.uid.as_str(), crd = self.crd.name.as_str(),
+                    hook = hook, binding = binding, uid = self.uid, crd = self.crd.name.as_str(),
                     fromVersion = step.rule.from.as_str(), toVersion = step.rule.to.as_str(), objects = made.len();
                     "ConversionResponse from hook"
                 );
@@ -270,7 +270,7 @@ impl Work {
             }
             Ok(Err(message)) => {
                 info!(
-                    hook = hook, binding = binding, uid = self.uid.as_str(), crd = self.crd.name.as_str(),
+                    hook = hook, binding = binding, uid = self.uid, crd = self.crd.name.as_str(),
                     fromVersion = step.rule.from.as_str(), toVersion = step.rule.to.as_str(), failedMessage = message.as_str();
                     "ConversionResponse from hook"
                 );
@@ -279,7 +279,7 @@ impl Work {
             Err(undecided) => {
                 // The details may hold anything the hook printed: they are for the log only.
                 log::error!(
-                    hook = hook, binding = binding, uid = self.uid.as_str(), crd = self.crd.name.as_str(),
+                    hook = hook, binding = binding, uid = self.uid, crd = self.crd.name.as_str(),
                     fromVersion = step.rule.from.as_str(), toVersion = step.rule.to.as_str(), error:% = undecided;
                     "Hook failed to convert"
                 );
@@ -316,7 +316,8 @@ impl Work {
             uid: &self.uid,
             deadline: self.deadline,
         };
-        self.runner.run(target, &asked, judge)
+        self.runner
+            .run(target, &asked, &mut Afterwards::default(), judge)
     }
 
     /// The time is that of all steps together, so a hook may have had less of it.
@@ -335,7 +336,7 @@ impl Work {
 
     fn no_way(&self, version: &str) -> String {
         let reason = format!("no conversion leads there from {version}");
-        warn!(crd = self.crd.name.as_str(), uid = self.uid.as_str(); "{reason}: {}", self.desired);
+        warn!(crd = self.crd.name.as_str(), uid = self.uid; "{reason}: {}", self.desired);
         unsuccessful(&self.crd.name, &self.desired, &reason)
     }
 }

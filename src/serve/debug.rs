@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::dump::{self, Queues};
 use super::parameter::Parameters;
 use super::probe::Readiness;
-use super::{Head, Limits, Request, Respond, Response};
+use super::{Afterwards, Head, Limits, Request, Respond, Response};
 use crate::hook::context::write_items;
 use crate::message::{Operations, QueueView, SnapshotView};
 use crate::yaml;
@@ -64,7 +64,7 @@ impl Respond for Debug {
         (!fits).then(|| Response::text(405, "only GET is served here, and POST for /config/set\n"))
     }
 
-    fn respond(&self, request: Request) -> Response {
+    fn respond(&self, request: Request, _: &mut Afterwards) -> Response {
         let path = request.head.path.as_str();
         if path == "/config/set" {
             return self.set(&request.body);

@@ -20,8 +20,8 @@ mod definition;
 mod dump;
 mod http;
 pub(crate) mod parameter;
+mod places;
 mod plural;
-mod pool;
 pub(crate) mod probe;
 mod register;
 mod review;
@@ -31,6 +31,7 @@ mod socket;
 pub(crate) mod socket_file;
 mod source;
 mod tls;
+mod turns;
 pub(crate) mod webhook;
 mod wire;
 mod x509;
@@ -38,10 +39,11 @@ mod x509;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -55,6 +57,7 @@ pub(crate) use self::http::{Head, Request, Response};
 
 use self::budget::Budget;
 use self::http::Refusal;
+use self::places::Places;
 use self::socket::{Bells, READ_SIZE, Stage, Wake, later, wait};
 pub(crate) use self::wire::Address;
 use self::wire::{Listener, Wire};
@@ -142,7 +145,18 @@ pub(crate) trait Respond: Send + Sync + 'static {
         None
     }
 
-    fn respond(&self, request: Request) -> Response;
+    /// What need not be done before the caller has its answer may be left in `afterwards`.
+    fn respond(&self, request: Request, afterwards: &mut Afterwards) -> Response;
+}
+
+/// Something whose drop takes time, put off until the answer is written. Dropped also when it could not be written.
+#[derive(Default)]
+pub(crate) struct Afterwards(Option<Box<dyn Any + Send>>);
+
+impl Afterwards {
+    pub(crate) fn drop_late(&mut self, thing: impl Any + Send) {
+        self.0 = Some(Box::new(thing));
+    }
 }
 
 /// Where to listen, and the words for saying that it is impossible.
@@ -163,6 +177,8 @@ pub(crate) struct Counts {
     pub(crate) panics: AtomicU64,
     /// Turned away because the server was full.
     pub(crate) shed: AtomicU64,
+    /// Closed although nothing was wrong with them, because another caller needed the place.
+    pub(crate) evicted: AtomicU64,
     /// Requests answered with what was wrong with their HTTP.
     pub(crate) refused: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
@@ -176,6 +192,7 @@ struct Shared {
     respond: Arc<dyn Respond>,
     counts: Arc<Counts>,
     bodies: Arc<Budget>,
+    places: Arc<Places>,
     stage: Arc<Stage>,
 }
 
@@ -186,18 +203,6 @@ pub(crate) struct Server {
     bells: Bells,
     /// Disconnected when the last thread of this server is gone.
     ended: Receiver<Infallible>,
-}
-
-/// A connection's place under the cap. Dropped when its thread ends, however it ends.
-struct Place {
-    counts: Arc<Counts>,
-    _alive: Sender<Infallible>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.counts.open.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Server {
@@ -247,6 +252,7 @@ impl Server {
             respond,
             counts: Arc::clone(&counts),
             bodies: Budget::new(limits.bodies),
+            places: Places::new(limits.connections, Arc::clone(&counts)),
             stage,
         });
         threads::spawn(&format!("accept:{name}"), events, move || {
@@ -254,6 +260,7 @@ impl Server {
                 listener,
                 shared,
                 alive,
+                admitted: 0,
                 complained: None,
             }
             .run();
@@ -293,6 +300,8 @@ struct Acceptor {
     listener: Listener,
     shared: Arc<Shared>,
     alive: Sender<Infallible>,
+    /// Numbers the connections.
+    admitted: u64,
     complained: Option<Instant>,
 }
 
@@ -339,27 +348,20 @@ impl Acceptor {
     }
 
     fn admit(&mut self, wire: Wire, address: Address) {
-        // Only this thread adds, so the cap cannot be overrun.
-        if self.shared.counts.open.load(Ordering::Acquire) >= self.shared.limits.connections {
-            self.shed("all connections are taken");
+        let wire = Arc::new(wire);
+        self.admitted = self.admitted.wrapping_add(1);
+        let Some(place) = self.shared.places.take(self.admitted, &wire, &self.alive) else {
+            self.shed("every connection is being served");
             if self.shared.tls.is_none() {
-                turn_away(wire);
+                turn_away(&wire);
             }
             return;
-        }
-        self.shared.counts.open.fetch_add(1, Ordering::AcqRel);
-        let place = Place {
-            counts: Arc::clone(&self.shared.counts),
-            _alive: self.alive.clone(),
         };
         let shared = Arc::clone(&self.shared);
         let started = threads::spawn_short(
             &format!("conn:{}", shared.name),
             CONNECTION_STACK,
-            move || {
-                let _place = place;
-                connection::run(wire, address, &shared);
-            },
+            move || connection::run(wire, address, &shared, place),
         );
         if let Err(error) = started {
             self.shed(&format!("cannot start a thread: {error}"));
@@ -385,12 +387,12 @@ impl Acceptor {
 }
 
 /// Answers 503 without waiting for anything: the accept thread has no time to give to a caller it has no room for.
-fn turn_away(mut wire: Wire) {
+fn turn_away(mut wire: &Wire) {
     let answer = Refusal::TooManyConnections.response().encode(true, true);
     // Best effort by intention; the connection is dropped in any case. Reading what has arrived avoids a reset.
     let _ = wire.prepare();
     let _ = wire.write_all(&answer);
-    let _ = wire.shutdown_write();
+    let _ = wire.shutdown(Shutdown::Write);
     let _ = wire.read(&mut [0; READ_SIZE]);
 }
 

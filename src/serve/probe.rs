@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics::Metrics;
-use crate::serve::{Head, Request, Respond, Response};
+use crate::serve::{Afterwards, Head, Request, Respond, Response};
 
 /// What keeps the operator from being ready, by the part that says so. Empty means ready.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Respond for Probe {
         (!read_only).then(|| Response::text(405, "only GET is served here\n"))
     }
 
-    fn respond(&self, request: Request) -> Response {
+    fn respond(&self, request: Request, _afterwards: &mut Afterwards) -> Response {
         let path = request.head.path.as_str();
         if let Some(response) = health(path, &self.readiness) {
             return response;

@@ -1,5 +1,5 @@
 //! One run of one hook for somebody who waits for its answer: the rate limit, the context with its snapshots, the process, its log
-//! lines and its metrics. Runs on executor threads; shared by admission and conversion, which make of the outcome what they need.
+//! lines and its metrics. Runs on connection threads; shared by admission and conversion, which make of the outcome what they need.
 //!
 //! It owns each hook's rate limit. It never decides anything and never answers anybody.
 
@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use log::warn;
 
+use super::Afterwards;
+use super::turns::Turns;
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::context::{self, BindingContext, Reason, write_contexts};
 use crate::hook::metric::{Batch, MetricError};
@@ -19,6 +22,16 @@ use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
 use crate::operation::{Order, Perform, Scope, Undone};
 use crate::pace::Pace;
+use crate::threads;
+
+/// What is told when a review panicked.
+pub(crate) const PANICKED: &str = "the operator failed; its log says why";
+
+/// Object operations that end at the deadline get this time to say so; it is half of the least margin of a review.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// LIMIT: stack of a thread for object operations: what other threads have that run jq programs.
+const CHANGES_STACK: usize = 2 * 1024 * 1024;
 
 /// Reads the objects of a kubernetes binding at this moment.
 pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
@@ -78,13 +91,15 @@ impl Target {
     }
 }
 
-/// What an executor thread needs for a run.
+/// What is needed for a run.
 pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
     /// Carries out what hooks want changed in the cluster.
     pub(crate) operations: Arc<dyn Perform>,
+    /// How many of them at one time: a thread that does not end keeps its turn.
+    pub(crate) changes: Arc<Turns>,
     pub(crate) proxy_hook_json: bool,
 }
 
@@ -94,6 +109,7 @@ impl Runner {
         &self,
         target: &Target,
         asked: &Asked<'_>,
+        afterwards: &mut Afterwards,
         judge: impl FnOnce(&Outcome) -> Result<T, Undecided>,
     ) -> Result<T, Undecided> {
         let began = Instant::now();
@@ -104,8 +120,10 @@ impl Runner {
             Err(Undecided::RateLimit)
         };
         let judged = match run {
-            Ok(outcome) => {
+            Ok(mut outcome) => {
                 self.count_usage(target, &outcome.usage);
+                // Removing files takes a good part of the time of a short hook, and the caller need not wait for it.
+                afterwards.drop_late(outcome.files.take());
                 let judged = judge(&outcome);
                 judged.and_then(|judged| self.carry_out(target, asked, &outcome).map(|()| judged))
             }
@@ -149,6 +167,8 @@ impl Runner {
     }
 
     /// AW-34: a dry run changes nothing, whatever the hook wrote.
+    ///
+    /// On a thread of its own, because a program in an operation may run for ever and the answer may not. Few hooks write operations.
     fn change_objects(
         &self,
         target: &Target,
@@ -156,15 +176,37 @@ impl Runner {
         file: &[u8],
         scope: Scope,
     ) -> Result<(), Undecided> {
-        let order = Order {
-            file,
-            scope: if asked.dry_run { Scope::Check } else { scope },
-            until: Some(asked.deadline),
-            hook: &target.hook,
-            binding: &target.binding,
+        if file.is_empty() {
+            return Ok(());
+        }
+        let scope = if asked.dry_run { Scope::Check } else { scope };
+        let until = asked.deadline;
+        let turn = self
+            .changes
+            .take(until)
+            .map_err(|_refused| Undecided::Operations(late()))?;
+        let (reply, done) = bounded(1);
+        let operations = Arc::clone(&self.operations);
+        let (file, hook, binding) = (file.to_vec(), target.hook.clone(), target.binding.clone());
+        let work = move || {
+            let _turn = turn;
+            let order = Order {
+                file: &file,
+                scope,
+                until: Some(until),
+                hook: &hook,
+                binding: &binding,
+            };
+            // Whoever waited may have given up.
+            let _ = reply.send(operations.perform(&order));
         };
-        let done = self.operations.perform(&order);
-        done.map_err(Undecided::Operations)
+        threads::spawn_short("operations", CHANGES_STACK, work).map_err(|error| {
+            let reason = format!("cannot start a thread for object operations: {error}");
+            Undecided::Operations(Undone::Failed(reason))
+        })?;
+        let done = done.recv_deadline(until.checked_add(GRACE).unwrap_or(until));
+        done.unwrap_or_else(|_late| Err(late()))
+            .map_err(Undecided::Operations)
     }
 
     fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {
@@ -233,6 +275,10 @@ impl Runner {
         self.metrics
             .add("hook_run_allowed_errors_total", &labels, 0.0);
     }
+}
+
+fn late() -> Undone {
+    Undone::Failed("its object operations were not done by the deadline".to_owned())
 }
 
 /// Runs for a review are in no queue.

@@ -5,6 +5,7 @@
 //! is a `poll` that also listens to the server's `Stage`, which is how a drain reaches threads that are waiting.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -115,13 +116,14 @@ pub(super) fn wait(what: PollFd<'_>, bell: &PipeReader, deadline: Instant) -> io
 
 /// A non-blocking socket whose reads and writes wait, but never past the deadline.
 pub(super) struct Socket {
-    wire: Wire,
+    /// Shared with the accept thread, which may shut it down.
+    wire: Arc<Wire>,
     stage: Arc<Stage>,
     deadline: Instant,
 }
 
 impl Socket {
-    pub(super) fn new(wire: Wire, stage: Arc<Stage>) -> io::Result<Socket> {
+    pub(super) fn new(wire: Arc<Wire>, stage: Arc<Stage>) -> io::Result<Socket> {
         wire.prepare()?;
         Ok(Socket {
             wire,
@@ -158,9 +160,8 @@ impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            self.wait(PollFlags::IN)?;
-            match self.wire.read(into) {
-                Err(error) if again(&error) => {}
+            match self.wire.as_ref().read(into) {
+                Err(error) if again(&error) => self.wait(PollFlags::IN)?,
                 done => return done,
             }
         }
@@ -171,7 +172,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.check()?;
-            match self.wire.write(bytes) {
+            match self.wire.as_ref().write(bytes) {
                 Err(error) if again(&error) => self.wait(PollFlags::OUT)?,
                 done => return done,
             }
@@ -296,7 +297,7 @@ impl Stream {
 
 fn part(socket: &mut Socket, linger: bool) {
     // Failing means that the other side has closed already, which is what we are about to do.
-    let _ = socket.wire.shutdown_write();
+    let _ = socket.wire.shutdown(Shutdown::Write);
     socket.deadline = later(PARTING_TIME);
     let mut scrap = [0; READ_SIZE];
     while linger && socket.read(&mut scrap).is_ok_and(|length| length > 0) {}

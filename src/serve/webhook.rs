@@ -24,7 +24,6 @@ use super::caller::Callers;
 pub(crate) use super::certificate::Wish;
 use super::conversion::Conversion;
 use super::definition::Definitions;
-use super::pool::Pool;
 use super::probe::Readiness;
 pub(crate) use super::register::{Address, Announcement};
 use super::register::{Configurations, Registration};
@@ -34,6 +33,7 @@ use super::runner::{ReadSnapshot, Runner};
 use super::source::Offer;
 pub(crate) use super::source::{SecretPlace, Source};
 pub(crate) use super::tls::Files;
+use super::turns::Turns;
 use super::{Limits, Listen, Respond, Server, tls};
 use crate::executor::Executor;
 use crate::hook::Registry;
@@ -171,9 +171,9 @@ impl Webhook {
         announcement: Announcement,
     ) -> Result<(Webhook, Box<dyn Registration>), String> {
         let (callers, runner) = prepare(&parts, &plan)?;
-        let pool = Pool::new("executor", plan.max_hooks, parts.events.clone());
+        let turns = Turns::new(plan.max_hooks);
         let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
-        let respond = Admission::new(registry, &parts.paces, callers, pool, runner, readiness);
+        let respond = Admission::new(registry, &parts.paces, callers, turns, runner, readiness);
         let kept = Configurations::new(parts.client.clone(), Arc::clone(registry), announcement);
         let webhook = Webhook {
             purpose: Purpose::Admission,
@@ -191,9 +191,9 @@ impl Webhook {
         plan: Plan,
     ) -> Result<(Webhook, Box<dyn Registration>), String> {
         let (callers, runner) = prepare(&parts, &plan)?;
-        let pool = Pool::new("converter", plan.max_hooks, parts.events.clone());
+        let turns = Turns::new(plan.max_hooks);
         let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
-        let respond = Conversion::new(registry, &parts.paces, callers, pool, runner, readiness);
+        let respond = Conversion::new(registry, &parts.paces, callers, turns, runner, readiness);
         let kept = Definitions::new(parts.client.clone(), registry, plan.address.clone());
         let webhook = Webhook {
             purpose: Purpose::Conversion,
@@ -366,6 +366,7 @@ impl Webhook {
         metrics.set("webhook_connections_open", &labels, open as f64);
         for (name, count) in [
             ("webhook_connections_shed_total", &counts.shed),
+            ("webhook_connections_evicted_total", &counts.evicted),
             ("webhook_handshakes_failed_total", &counts.handshakes_failed),
             ("webhook_panics_total", &counts.panics),
             ("webhook_requests_refused_total", &counts.refused),
@@ -441,6 +442,7 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
         metrics: Arc::clone(&parts.metrics),
         snapshots: Arc::clone(&parts.snapshots),
         operations: Arc::clone(&parts.operations),
+        changes: Turns::new(plan.max_hooks),
         proxy_hook_json: plan.proxy_hook_json,
     };
     Ok((callers, runner))

@@ -94,10 +94,10 @@ impl Wire {
         }
     }
 
-    pub(super) fn shutdown_write(&self) -> io::Result<()> {
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
-            Wire::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Wire::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Wire::Tcp(stream) => stream.shutdown(how),
+            Wire::Unix(stream) => stream.shutdown(how),
         }
     }
 }
@@ -111,20 +111,20 @@ impl AsFd for Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for &Wire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Wire::Tcp(stream) => stream.read(into),
-            Wire::Unix(stream) => stream.read(into),
+            Wire::Tcp(stream) => (&mut &*stream).read(into),
+            Wire::Unix(stream) => (&mut &*stream).read(into),
         }
     }
 }
 
-impl Write for Wire {
+impl Write for &Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Wire::Tcp(stream) => stream.write(bytes),
-            Wire::Unix(stream) => stream.write(bytes),
+            Wire::Tcp(stream) => (&mut &*stream).write(bytes),
+            Wire::Unix(stream) => (&mut &*stream).write(bytes),
         }
     }
 

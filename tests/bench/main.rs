@@ -33,8 +33,8 @@ use support::{Authority, ControlPlane, Env, Operator, Validity};
 /// Reviews of one measurement; several are taken in turns with the floor.
 const REVIEWS: usize = 1500;
 const TURNS: usize = 4;
-/// Reviews after which memory may not have grown.
-const LONG_RUN: usize = 100_000;
+/// Reviews after which memory is looked at in the long run: it may not have grown.
+const LONG_RUN: [usize; 3] = [10_000, 50_000, 100_000];
 
 fn main() {
     // Cargo adds `--bench`; it is no word of ours.
@@ -47,7 +47,7 @@ fn main() {
         Some("idle") => bench_idle(),
         Some("watch") => watch::run(&words[1..]),
         _ => eprintln!(
-            "usage: scripts/bench admission [--peer PATH] [--long] | idle | watch [--objects N[,N]]"
+            "usage: scripts/bench admission [--callers N[,N]] [--peer PATH] [--long] | idle | watch [--objects N[,N]]"
         ),
     }
 }
@@ -111,18 +111,20 @@ fn bench_admission(words: &[String]) {
     println!(
         "an sh hook that only writes {{\"allowed\":true}}; callers over TLS with keep-alive; floor = the same hook without a server"
     );
-    compare(
-        "shell-operator",
-        cluster,
-        None,
-        words.iter().any(|word| word == "--long"),
-    );
+    compare("shell-operator", cluster, None, words);
     if let Some(peer) = peer {
-        compare("peer", cluster, Some(peer), false);
+        compare("peer", cluster, Some(peer), words);
     }
 }
 
-fn compare(name: &str, cluster: &ControlPlane, program: Option<&str>, long: bool) {
+/// The numbers of `WORD N,N`.
+fn numbers_after(word: &str, words: &[String]) -> Option<Vec<usize>> {
+    let at = words.iter().position(|given| given == word)?;
+    let numbers = words.get(at + 1)?.split(',');
+    Some(numbers.map(|number| number.parse().unwrap()).collect())
+}
+
+fn compare(name: &str, cluster: &ControlPlane, program: Option<&str>, words: &[String]) {
     let (env, operator, target) = start(cluster, program);
     let hook = env.hooks_dir().join("n0.sh");
     let folder = env.path().join("floor");
@@ -130,24 +132,35 @@ fn compare(name: &str, cluster: &ControlPlane, program: Option<&str>, long: bool
         "\n{name}: {} KiB RSS with 5 hooks, idle",
         operator.rss_kib()
     );
-    for callers in [1, 8, 32] {
+    for callers in numbers_after("--callers", words).unwrap_or_else(|| vec![1, 8, 32]) {
+        let mut used = 0.0;
         let (floor, ours) = admission::in_turns(
             TURNS,
             || admission::floor(&hook, &folder, callers, REVIEWS),
-            || admission::served(&target, callers, REVIEWS),
+            || {
+                let before = operator.cpu_seconds();
+                let figures = admission::served(&target, callers, REVIEWS);
+                used += operator.cpu_seconds() - before;
+                figures
+            },
         );
         report(name, callers, &floor, &ours);
+        println!(
+            "{name}: {callers:>2} callers: {:.0} us of the operator's own CPU time a review",
+            used / (TURNS * REVIEWS) as f64 * 1e6
+        );
     }
     println!("{name}: {} KiB RSS after the load", operator.rss_kib());
-    if long {
-        admission::served(&target, 8, LONG_RUN / 2);
-        let half = operator.rss_kib();
-        admission::served(&target, 8, LONG_RUN / 2);
-        println!(
-            "{name}: {half} KiB RSS after {} further reviews, {} KiB after {LONG_RUN}",
-            LONG_RUN / 2,
-            operator.rss_kib()
-        );
+    if program.is_none() && words.iter().any(|word| word == "--long") {
+        let mut done = 0;
+        for target_count in LONG_RUN {
+            admission::served(&target, 8, target_count - done);
+            done = target_count;
+            println!(
+                "{name}: {} KiB RSS after {done} further reviews",
+                operator.rss_kib()
+            );
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::support::{Connection, Operator, SOON, Stage, wait_for};
 const GROWTH_KIB: u64 = 30 * 1024;
 /// The limits for reading a request are 10 s; a caller that is slower is cut off by then, with some room for a busy machine.
 const CUT_OFF: Duration = Duration::from_secs(20);
+/// When a silent connection is given up by itself. Whoever is answered before that did not wait for it.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 struct Victim {
     stage: Stage<'static>,
@@ -265,4 +267,33 @@ fn running_out_of_descriptors_is_survived() {
     });
     assert_eq!(victim.operator.healthz().unwrap().status, 200);
     assert_eq!(victim.stage.create("a", &json!({})).status, 201);
+}
+
+/// Connecting needs no permission, so whoever connects and says nothing must not keep the API server out, not even until a limit on
+/// handshakes has passed. Some are silent from the start, some after a handshake, some in the middle of a request.
+#[test]
+fn as_many_silent_connections_as_there_may_be_keep_nobody_out() {
+    /// The limit, and some more that take the places of the first.
+    const SILENT: usize = 512 + 40;
+    let victim = Victim::start("silent", "");
+    assert!(victim.ask().unwrap());
+    let address = victim.stage.address();
+    let mut shaken: Vec<Connection> = (0..40).map(|_| victim.connect().unwrap()).collect();
+    for half in shaken.iter_mut().take(20) {
+        half.send(b"POST / HTTP/1.1\r\n").unwrap();
+    }
+    let hoard: Vec<_> = (0..SILENT)
+        .map(|_| std::net::TcpStream::connect(address).unwrap())
+        .collect();
+    wait_for("all places to be taken", SOON, || {
+        victim.operator.threads() > 512
+    });
+    for _ in 0..5 {
+        let begun = Instant::now();
+        assert!(victim.ask().unwrap());
+        assert!(begun.elapsed() < HANDSHAKE_LIMIT, "{:?}", begun.elapsed());
+    }
+    assert_eq!(victim.stage.create("a", &json!({})).status, 201);
+    assert!(victim.operator.threads() < 512 + 40);
+    drop(hoard);
 }

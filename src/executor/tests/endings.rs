@@ -125,7 +125,7 @@ fn a_bystander_survives_time_outs_that_race_with_exits() {
     let place = Place::new();
     let bystander = super::super::process::start(
         &place.executor.shared.keeper,
-        &mut {
+        {
             let mut command = super::super::new_command("sleep".as_ref());
             command.arg("1000");
             command

@@ -23,6 +23,8 @@ fn every_result_file_is_read() {
         assert_eq!(outcome.conversion_response, conversion.as_bytes());
         assert_eq!(outcome.metrics, b"metrics");
         assert_eq!(outcome.patches, b"patch");
+        // The files go with what was read from them.
+        drop(outcome);
         assert!(place.run_files().is_empty());
     }
 }
@@ -126,6 +128,7 @@ fn an_answer_of_exactly_the_limit_is_taken() {
         .0
         .unwrap();
     assert_eq!(outcome.admission_response.len(), 8_388_608);
+    drop(outcome);
     refusal(
         &place,
         "head -c 8388609 /dev/zero >$VALIDATING_RESPONSE_PATH",

@@ -191,29 +191,70 @@ fn a_half_sent_request_does_not_hold_others_up() {
     assert_eq!(slow.answer().body, "POST /slow - 2");
 }
 
+fn room_for(connections: usize) -> Limits {
+    Limits {
+        connections,
+        ..Limits::default()
+    }
+}
+
 #[test]
-fn connections_beyond_the_cap_are_told_so() {
-    let bench = Bench::start(
-        Limits {
-            connections: 2,
-            ..Limits::default()
-        },
-        None,
-    );
+fn connections_beyond_those_being_served_are_told_so() {
+    let bench = Bench::start(room_for(2), None);
     let (mut first, mut second) = (bench.connect(), bench.connect());
-    assert_eq!(first.get("/").status, 200);
-    assert_eq!(second.get("/").status, 200);
+    for caller in [&mut first, &mut second] {
+        caller.send(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n");
+        bench.begun.recv_timeout(PATIENCE).unwrap();
+    }
     let answer = bench.exchange(b"");
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer:?}");
     assert!(
         !answer.contains("Retry-After"),
         "the API server would run the hook again: {answer:?}"
     );
-    assert_eq!(first.get("/").status, 200);
+    assert_eq!(bench.server.counts().shed.load(Ordering::SeqCst), 1);
+    for _ in 0..2 {
+        bench.go_on.send(()).unwrap();
+    }
+    assert_eq!(first.answer().body, "waited");
+    assert_eq!(second.answer().body, "waited");
+    assert_eq!(bench.server.counts().evicted.load(Ordering::SeqCst), 0);
     drop(first);
     bench.open(1);
     bench.serves();
-    assert_eq!(bench.server.counts().shed.load(Ordering::SeqCst), 1);
+}
+
+/// Silence, half a request and an idle connection keep nobody out, in this order; a request that is served is never lost.
+#[test]
+fn whoever_is_not_being_served_makes_room_when_it_is_full() {
+    let bench = Bench::start(room_for(4), None);
+    let mut served = bench.connect();
+    served.send(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n");
+    bench.begun.recv_timeout(PATIENCE).unwrap();
+    let mut idle = bench.connect();
+    assert_eq!(idle.get("/").status, 200);
+    let mut silent = bench.connect();
+    bench.open(3);
+    let mut half = bench.connect();
+    half.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n1");
+    bench.open(4);
+
+    let evicted = || bench.server.counts().evicted.load(Ordering::SeqCst);
+    // Each of them stays, and is idle afterwards.
+    let mut guests = Vec::new();
+    for (number, gone) in [&mut silent, &mut half, &mut idle].into_iter().enumerate() {
+        let mut guest = bench.connect();
+        assert_eq!(guest.get("/").status, 200);
+        guests.push(guest);
+        assert_eq!(gone.until_closed(), "");
+        assert_eq!(evicted(), u64::try_from(number).unwrap() + 1);
+    }
+    let mut guest = bench.connect();
+    assert_eq!(guest.get("/").status, 200);
+    assert_eq!(guests[0].until_closed(), "");
+    bench.go_on.send(()).unwrap();
+    assert_eq!(served.answer().body, "waited");
+    assert_eq!(bench.server.counts().shed.load(Ordering::SeqCst), 0);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::http::{Head, Request, Response};
-use super::{Limits, Listen, Respond, Server, tls};
+use super::{Afterwards, Limits, Listen, Respond, Server, tls};
 use crate::message::Event;
 
 /// More than the socket buffers of both ends can hold, so that a caller who does not read makes the server wait.
@@ -57,7 +57,7 @@ impl Respond for Echo {
         }
     }
 
-    fn respond(&self, request: Request) -> Response {
+    fn respond(&self, request: Request, _afterwards: &mut Afterwards) -> Response {
         let Request { head, body } = request;
         match head.path.as_str() {
             "/panic" => panic!("asked for"),

@@ -141,7 +141,11 @@ fn only_the_right_client_certificate_is_served() {
 fn the_client_certificate_reaches_the_responder() {
     struct Names;
     impl crate::serve::Respond for Names {
-        fn respond(&self, request: crate::serve::Request) -> crate::serve::Response {
+        fn respond(
+            &self,
+            request: crate::serve::Request,
+            _afterwards: &mut crate::serve::Afterwards,
+        ) -> crate::serve::Response {
             let certificate = request.head.peer.certificate.clone().unwrap();
             crate::serve::Response::text(
                 200,
