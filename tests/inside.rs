@@ -361,7 +361,10 @@ fn the_same_is_served_over_tcp_when_asked_for() {
         line.message() == "debug server listens"
     });
     let get = |path: &str| http::get(address, path);
-    let answer = get("/hook/list.json").unwrap();
+    let answer = wait_for("the hooks", SOON, || {
+        let answer = get("/hook/list.json").unwrap();
+        (answer.text() != "[]\n").then_some(answer)
+    });
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.json(), json!(["001/blocked.sh", "002/failing.sh"]));
     assert_eq!(get("/config/set").unwrap().status, 405, "only by POST");

@@ -186,7 +186,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            fitted(&text, 14).len(),
+            fitted(&text, 13).len(),
             13,
             "two tasks of each, no line for the second queue"
         );
