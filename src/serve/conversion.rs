@@ -193,7 +193,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Objects that have the desired version already stay as they are. An error is what the user reads.
     fn run(&self, mut objects: Vec<Object>) -> Result<Answer, String> {
-        let way = self.crd.chains.toward(&self.desired);
+        let way = self.crd.chains.toward(self.desired);
         while let Some((version, length)) = self.farthest(&objects, &way)? {
             let step = way.next(&version).ok_or_else(|| self.no_way(&version))?;
             self.step(step, &version, length, &mut objects, &way)?;
@@ -307,13 +307,13 @@ impl Work<'_> {
                 binding: &target.binding,
                 from: &step.rule.from,
                 to: &step.rule.to,
-                uid: &self.uid,
-                desired: &self.desired,
+                uid: self.uid,
+                desired: self.desired,
                 objects: &objects,
             },
             event: "kubernetesCustomResourceConversion",
             dry_run: false,
-            uid: &self.uid,
+            uid: self.uid,
             deadline: self.deadline,
         };
         self.runner
@@ -337,7 +337,7 @@ impl Work<'_> {
     fn no_way(&self, version: &str) -> String {
         let reason = format!("no conversion leads there from {version}");
         warn!(crd = self.crd.name.as_str(), uid = self.uid; "{reason}: {}", self.desired);
-        unsuccessful(&self.crd.name, &self.desired, &reason)
+        unsuccessful(&self.crd.name, self.desired, &reason)
     }
 }
 
