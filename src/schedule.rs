@@ -52,7 +52,19 @@ pub(crate) fn start(
 }
 
 fn serve(enabled: &Receiver<Crontab>, stopped: &Receiver<Infallible>, ticks: &Sender<Event>) {
+    // The zone is looked up when something is in it: that reads the names of all zones, which an operator without schedules
+    // need not hold.
+    let first = select! {
+        recv(enabled) -> crontab => crontab,
+        recv(stopped) -> _ => return,
+    };
+    let Ok(first) = first else {
+        // Nothing will ever be enabled.
+        let _ = stopped.recv();
+        return;
+    };
     let mut schedule = Schedule::new(TimeZone::system(), Timestamp::now());
+    schedule.enable(first, Timestamp::now());
     let mut enabled = enabled.clone();
     loop {
         let wait = schedule.wait(Timestamp::now());

@@ -1,37 +1,54 @@
-//! The only door to the YAML library.
+//! The only door to YAML.
 //!
-//! Text in, values out, on whichever thread asks (and for people who look inside, values in and text out: `emit`). The dialect is that of Kubernetes tools: YAML 1.1 booleans (`yes`, `on`),
-//! old octals (`0644` is 420) and merge keys. A repeated key is refused, because one of the two values would be lost in
-//! silence. Every document is read under a budget, so that a small text cannot become a large tree. It holds no state,
-//! reads no file and never evaluates tags.
+//! Text in, values out, on whichever thread asks (and for people who look inside, values in and text out: `emit`). The dialect
+//! is that of Kubernetes tools: YAML 1.1 booleans (`yes`, `on`), old octals (`0644` is 420) and merge keys. A repeated key is refused, because one of the two values would be lost in
+//! silence. Every text is read under limits, so that a small one cannot become a large tree. The grammar is a library's, which
+//! hands us events; `reader.rs` makes trees of them and `scalar.rs` says what a scalar means. It holds no state, reads no
+//! file and never evaluates tags.
 
 mod emit;
+mod reader;
+mod scalar;
 mod tree;
 
 use std::fmt;
 
-use serde_saphyr::{DuplicateKeyPolicy, Options};
+use granit_parser::Marker;
+
+use reader::Reader;
 
 pub(crate) use emit::emit;
 pub(crate) use tree::{Node, Step, Tree, integer};
 
 /// LIMIT: deepest nesting of lists and maps. Every property of a CRD schema costs two levels, and the schemas that embed a
-/// whole Pod reach about 40. A level costs up to 40 KiB of stack in a build without optimisation, so that 48 levels stay
-/// below the 2 MiB that our threads have.
-const MAX_DEPTH: usize = 48;
+/// whole Pod reach about 40. JSON readers stop at 128, so that nothing deeper would get far.
+const MAX_DEPTH: usize = 100;
 
-/// LIMIT: nodes in one text. A manifest spends about 20 bytes a node, so this is a text of about 40 MB, more than any file
-/// that a person keeps in a repository.
+/// LIMIT: values and keys in one text. A manifest spends about 20 bytes on each, so this is a text of about 40 MB, more than
+/// any file that a person keeps in a repository.
 const MAX_NODES: usize = 2_000_000;
 
-/// LIMIT: nodes in one object or one document of a stream. An API server takes objects of 3 MiB, which is 150 000 nodes as people write them.
+/// LIMIT: nodes in one object or one document of a stream. An API server takes objects of 3 MiB, which is 150 000 nodes as
+/// people write them.
 const MAX_OBJECT_NODES: usize = 300_000;
 
 /// LIMIT: documents in one text; a dump of a middling cluster is about 10 000 objects.
 const MAX_DOCUMENTS: usize = 50_000;
 
-/// LIMIT: nodes that aliases may add. People share a few blocks by anchor; ten levels of ten aliases would be 10^10.
-const MAX_ALIASED_NODES: usize = 100_000;
+/// LIMIT: memory for what anchors and aliases copy. People share a few blocks of some lines; ten levels of ten aliases would
+/// be 10^10 values. A value takes about 100 bytes, so this is 80 000 of them.
+const MAX_COPIED_BYTES: usize = 8 * 1024 * 1024;
+
+/// How plain scalars are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// As the tools of Kubernetes read a manifest.
+    Kubernetes,
+    /// The same, but of the booleans only `true` and `false`: how the original reads what hooks write.
+    Stream,
+    /// As texts, but for null, `true` and `false`.
+    Text,
+}
 
 /// Why a text is not what was asked for. Line and column count from 1; both are 0 when the library knows no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,23 +73,31 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads a text that holds exactly one document.
-pub(crate) fn parse(text: &str) -> Result<Node, Error> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|error| readable(&error))
+impl Error {
+    fn at(place: &Marker, message: String) -> Self {
+        let count = |number: usize| u64::try_from(number).unwrap_or_default();
+        Error {
+            line: count(place.line()),
+            // The library counts columns from 0.
+            column: count(place.col()) + 1,
+            message,
+        }
+    }
 }
 
-/// The same for texts whose values are meant as text, such as a kubeconfig: `y` and `N` are names there, and no booleans.
+/// Reads a text that holds exactly one document; an empty text is one that says nothing.
+pub(crate) fn parse(text: &str) -> Result<Node, Error> {
+    single(Reader::new(text, Dialect::Kubernetes, MAX_NODES))
+}
+
+/// The same for texts whose values are meant as text, such as a kubeconfig: `y`, `0644` and `1.10` are names there.
 pub(crate) fn parse_plain(text: &str) -> Result<Node, Error> {
-    let mut options = options();
-    options.strict_booleans = true;
-    options.legacy_octal_numbers = false;
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| readable(&error))
+    single(Reader::new(text, Dialect::Text, MAX_NODES))
 }
 
 /// The same as `parse` for one object of the cluster, which is never as large as a file that people keep.
 pub(crate) fn parse_object(text: &str) -> Result<Node, Error> {
-    let options = options_for(MAX_OBJECT_NODES);
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| readable(&error))
+    single(Reader::new(text, Dialect::Kubernetes, MAX_OBJECT_NODES))
 }
 
 /// Reads a text of any number of documents and shows them one by one, so that there is never more than one tree. Empty documents
@@ -82,12 +107,13 @@ pub(crate) fn each_document<E>(
     text: &str,
     mut each: impl FnMut(&Node) -> Result<(), E>,
 ) -> Result<Result<(), E>, (usize, Error)> {
-    let mut options = options_for(MAX_OBJECT_NODES);
-    options.strict_booleans = true;
-    let mut bytes = text.as_bytes();
-    let documents = serde_saphyr::read_with_options::<_, Node>(&mut bytes, options);
-    for (read, document) in documents.enumerate() {
-        let node = document.map_err(|error| (read, readable(&error)))?;
+    let mut reader = Reader::new(text, Dialect::Stream, MAX_OBJECT_NODES);
+    let mut read = 0;
+    while let Some(node) = reader.document().map_err(|error| (read, error))? {
+        if matches!(node.tree, Tree::Null) {
+            continue;
+        }
+        read += 1;
         if let Err(refused) = each(&node) {
             return Ok(Err(refused));
         }
@@ -95,52 +121,19 @@ pub(crate) fn each_document<E>(
     Ok(Ok(()))
 }
 
-fn options() -> Options {
-    options_for(MAX_NODES)
-}
-
-fn options_for(nodes: usize) -> Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: MAX_DEPTH,
-            max_nodes: nodes,
-            // A node is at most a start and an end, a document likewise.
-            max_events: 2 * (nodes + MAX_DOCUMENTS),
-            max_documents: MAX_DOCUMENTS,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MAX_ALIASED_NODES,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        legacy_octal_numbers: true,
-        with_snippet: false,
+fn single(mut reader: Reader<'_>) -> Result<Node, Error> {
+    let first = reader.document()?.unwrap_or(Node {
+        line: 1,
+        tree: Tree::Null,
+    });
+    match reader.document()? {
+        None => Ok(first),
+        Some(second) => Err(Error {
+            line: second.line,
+            column: 1,
+            message: "a second document begins here; only one is expected".to_owned(),
+        }),
     }
-}
-
-/// The library ends its message with the place, which we keep apart so that the caller can put the file name before it.
-fn readable(error: &serde_saphyr::Error) -> Error {
-    let error = error.without_snippet();
-    let text = one_line(&error.to_string());
-    match error.location() {
-        Some(place) => {
-            let (line, column) = (place.line(), place.column());
-            let suffix = format!(" at line {line}, column {column}");
-            Error {
-                line,
-                column,
-                message: text.strip_suffix(&suffix).unwrap_or(&text).to_owned(),
-            }
-        }
-        None => Error {
-            line: 0,
-            column: 0,
-            message: text,
-        },
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -200,6 +193,151 @@ mod tests {
     }
 
     #[test]
+    fn a_small_text_cannot_become_a_large_tree() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..10 {
+            let previous = level - 1;
+            let aliases = vec![format!("*a{previous}"); 10].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        parse(&bomb).unwrap_err();
+        parse(&"[".repeat(100_000)).unwrap_err();
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        parse(&deep(MAX_DEPTH + 1)).unwrap_err();
+        parse(&deep(MAX_DEPTH - 1)).unwrap();
+    }
+
+    #[test]
+    fn entries_are_taken_over_behind_those_of_the_mapping_itself() {
+        check(
+            "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\nd: {<<: *a, <<: *b}\ne: {<<: ~, x: 1}",
+            &json!({
+                "a": {"x": 1, "y": 1},
+                "b": {"y": 2, "z": 2},
+                "c": {"x": 3, "y": 1, "z": 2},
+                "d": {"x": 1, "y": 1, "z": 2},
+                "e": {"x": 1},
+            }),
+        );
+        check("{'<<': 1}", &json!({"<<": 1}));
+        for text in ["<<: 1", "<<: [1]", "a: &a [1]\nb: {<<: *a}"] {
+            parse(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_alias_is_a_copy_on_the_line_of_the_alias() {
+        let node = parse("a: &a\n  x: 1\n\nb: *a\n").unwrap();
+        let copy = node.entry("b").unwrap();
+        assert_eq!((copy.line, copy.node.line), (4, 4));
+        assert_eq!(copy.node.entry("x").unwrap().line, 2);
+        check("&k a: 1\nb: {*k : *k}", &json!({"a": 1, "b": {"a": "a"}}));
+    }
+
+    #[test]
+    fn an_alias_of_nothing_or_of_what_holds_it_is_refused() {
+        for text in ["a: *b", "a: &a [*a]", "a: &a 1\n---\nb: *a"] {
+            parse(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_key_is_text_as_it_is_written() {
+        check(
+            "{yes: 1, 0644: 2, 1.10: 3, '~': 4, !!str : 5}",
+            &json!({"yes": 1, "0644": 2, "1.10": 3, "~": 4, "": 5}),
+        );
+        for text in [
+            "~: 1",
+            ": 1",
+            "null: 1",
+            "[a]: 1",
+            "? {a: 1}\n: 2",
+            "{1: a, \"1\": b}",
+        ] {
+            parse(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_text_is_one_document_or_none() {
+        for text in ["", "\n", "# only a comment\n", "---\n", "---\n...\n"] {
+            check(text, &Value::Null);
+        }
+        check("%YAML 1.1\n---\na: 1\n...\n", &json!({"a": 1}));
+        let error = parse("a: 1\n---\nb: 2\n").unwrap_err();
+        assert_eq!(error.line, 3, "{error}");
+    }
+
+    #[test]
+    fn copies_are_weighed_by_their_text_and_bounded_in_depth() {
+        let long = "x".repeat(MAX_COPIED_BYTES / 50);
+        parse(&format!("a: &a {long}\nb: [{}]", ["*a"; 40].join(", "))).unwrap();
+        parse(&format!("a: &a {long}\nb: [{}]", ["*a"; 60].join(", "))).unwrap_err();
+        let mut tower = String::from("a0: &a0 [1]\n");
+        for level in 1..=MAX_DEPTH {
+            tower.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
+        }
+        let error = parse(&tower).unwrap_err();
+        assert!(error.message.contains("nested"), "{error}");
+    }
+
+    #[test]
+    fn another_reader_of_the_same_dialect_agrees() {
+        let scalars = [
+            "",
+            "~",
+            "yes",
+            "Off",
+            "y",
+            "0",
+            "-0",
+            "0644",
+            "-0644",
+            "0o17",
+            "0x1F",
+            "0b11",
+            "1_000",
+            "1__0",
+            "0_7",
+            "0899",
+            "1.5",
+            "-.5",
+            "1.",
+            "1e3",
+            "inf",
+            "12:30",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "v1",
+            "'x'",
+            "!!str 12",
+            "! 5",
+            "!!int '5'",
+            "!own 5",
+            "[1, {a: b}]",
+            "|\n  a\n  b\n",
+            ">\n  a\n  b\n",
+            "&x 1",
+            "a b",
+            "\"\\u00e9\"",
+        ];
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        for scalar in scalars {
+            for text in [format!("k: {scalar}\n"), format!("- {scalar}\n")] {
+                let other: Value =
+                    serde_saphyr::from_str_with_options(&text, options.clone()).unwrap();
+                let ours = parse(&text).unwrap().to_value();
+                // Whole floats are integers here.
+                let same = ours == other
+                    || ours[0].as_f64().or(ours["k"].as_f64())
+                        == other[0].as_f64().or(other["k"].as_f64());
+                assert!(same, "{text:?}: {ours} {other}");
+            }
+        }
+    }
+
+    #[test]
     fn documents_come_one_by_one_with_the_lines_of_the_whole_text() {
         let text = "---\na: yes\nb: 0644\n---\n# nothing\n---\n\nc: 1\n---\n- 2\n";
         let mut seen = Vec::new();
@@ -222,20 +360,5 @@ mod tests {
         let (before, error) =
             each_document("a: 1\n---\nb: [1\n", |_| Ok::<(), ()>(())).unwrap_err();
         assert_eq!(before, 1, "{error}");
-    }
-
-    #[test]
-    fn a_small_text_cannot_become_a_large_tree() {
-        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
-        for level in 1..10 {
-            let previous = level - 1;
-            let aliases = vec![format!("*a{previous}"); 10].join(", ");
-            bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
-        }
-        parse(&bomb).unwrap_err();
-        parse(&"[".repeat(100_000)).unwrap_err();
-        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-        parse(&deep(MAX_DEPTH + 1)).unwrap_err();
-        parse(&deep(MAX_DEPTH - 1)).unwrap();
     }
 }

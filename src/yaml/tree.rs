@@ -1,13 +1,9 @@
 //! A document as a tree that remembers the line of every key and value.
 //!
-//! It keeps the order of the document, so that errors come in that order, and knows no schema. It is the only type that the
-//! library is asked for: every further one would add a copy of its decoder, some 20 KiB for each kind of list or map.
+//! It keeps the order of the document, so that errors come in that order, and knows no schema. Plain values, made by the
+//! reader on whichever thread asks and owned by the caller; nothing here reads text.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::Spanned;
 
 /// A value and the line it stands on. Lines count from 1; 0 means that the place is not known.
 #[derive(Debug, Clone)]
@@ -111,84 +107,6 @@ pub(crate) fn integer(number: &Number) -> Option<i64> {
         format!("{float:.0}").parse().ok()
     } else {
         None
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Tree>::deserialize(deserializer)?;
-        Ok(Node {
-            line: spanned.referenced.line(),
-            tree: spanned.value,
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
-    }
-}
-
-struct TreeVisitor;
-
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a YAML value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        Tree::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
-        Ok(Number::from_f64(value).map_or(Tree::Null, Tree::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::String(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(node) = items.next_element()? {
-            nodes.push(node);
-        }
-        Ok(Tree::Array(nodes))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            entries.push(Entry {
-                line: key.referenced.line(),
-                key: key.value,
-                node: map.next_value()?,
-            });
-        }
-        Ok(Tree::Object(entries))
     }
 }
 

@@ -179,28 +179,43 @@ fn report(name: &str, callers: usize, floor: &Figures, ours: &Figures) {
     );
 }
 
-/// Memory and CPU time of an operator without hooks, for a minute.
+/// Limits on an idle operator, in KiB (src/ARCHITECTURE.md, "Footprint").
+const MAX_BINARY: u64 = 6 * 1024;
+const MAX_IDLE: u64 = 5 * 1024;
+const MAX_IDLE_WITH_HOOKS: u64 = 6 * 1024;
+
+/// Size of the binary, memory and CPU time of an operator without hooks, for a minute, and memory with five of them.
 fn bench_idle() {
     let cluster = ControlPlane::shared();
-    let env = Env::new()
-        .kubeconfig(&cluster.admin())
-        .env("MALLOC_ARENA_MAX", "2");
-    std::fs::write(env.hooks_dir().join("README.md"), "no hooks here\n").unwrap();
-    let operator = env.start();
-    operator.wait_ready();
     let size = std::fs::metadata(Path::new(env!("CARGO_BIN_EXE_shell-operator")))
         .unwrap()
         .len();
-    println!("binary: {} KiB", size / 1024);
+    against_limit("binary", size / 1024, MAX_BINARY);
+    let env = Env::new().kubeconfig(&cluster.admin());
+    std::fs::write(env.hooks_dir().join("README.md"), "no hooks here\n").unwrap();
+    let operator = env.start();
+    operator.wait_ready();
     let before = operator.cpu_seconds();
-    println!(
-        "ready: {} KiB RSS, {before:.2} s of CPU since the start",
-        operator.rss_kib()
-    );
+    println!("{before:.2} s of CPU until ready");
+    memory("no hooks", &operator, MAX_IDLE);
     std::thread::sleep(Duration::from_secs(60));
+    memory("no hooks, 60 s later", &operator, MAX_IDLE);
     println!(
-        "60 s later: {} KiB RSS, {:.2} s of CPU more",
-        operator.rss_kib(),
+        "{:.2} s of CPU in these 60 s",
         operator.cpu_seconds() - before
     );
+    drop(operator);
+    let (_env, operator, _target) = start(cluster, None);
+    memory("5 hooks", &operator, MAX_IDLE_WITH_HOOKS);
+}
+
+fn memory(name: &str, operator: &Operator, limit: u64) {
+    against_limit(&format!("RSS, {name}"), operator.rss_kib(), limit);
+    let (own, mapped) = operator.rss_parts_kib();
+    println!("    {own} KiB of its own, {mapped} KiB mapped from files");
+}
+
+fn against_limit(name: &str, found: u64, limit: u64) {
+    let verdict = if found <= limit { "within" } else { "ABOVE" };
+    println!("{name}: {found} KiB, {verdict} the limit of {limit} KiB");
 }

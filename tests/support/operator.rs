@@ -235,8 +235,18 @@ impl Operator {
 
     /// Resident memory.
     pub(crate) fn rss_kib(&self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    /// The parts of it: what the program allocated or changed, and what is mapped from files.
+    #[allow(dead_code, reason = "the measurements share this harness")]
+    pub(crate) fn rss_parts_kib(&self) -> (u64, u64) {
+        (self.status_kib("RssAnon:"), self.status_kib("RssFile:"))
+    }
+
+    fn status_kib(&self, name: &str) -> u64 {
         let status = self.proc_file("status");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let line = status.lines().find(|line| line.starts_with(name));
         let field = line.and_then(|line| line.split_whitespace().nth(1));
         field.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
