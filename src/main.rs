@@ -25,6 +25,7 @@ mod operator;
 mod pace;
 mod queue;
 mod resource;
+mod review;
 mod schedule;
 mod serve;
 mod settings;

@@ -1,7 +1,7 @@
 //! Admission: from a request on a connection thread to the answer that goes back, through one run of one hook.
 //!
 //! ```text
-//! request -> caller? method? type? -> question -> route -> structure? -> executor thread: run -> verdict -> answer
+//! request -> caller? method? type? -> question -> route -> structure? -> turn -> run -> verdict -> answer
 //! ```
 //!
 //! INVARIANT: every review that could be read is answered with HTTP 200 and a verdict, and that verdict is "denied" for
@@ -10,36 +10,19 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use log::{debug, info, warn};
+use log::{debug, warn};
 
 use super::caller::Callers;
 use super::probe::{self, Readiness};
-use super::review::{self, Answer, Question, ReviewId};
-use super::runner::{Asked, PANICKED, Paces, Runner, Target, Undecided, failure};
-use super::turns::Turns;
-use super::{Afterwards, Head, Request, Respond, Response};
-use crate::executor::{Outcome, RunKind};
-use crate::hook::binding::{AdmissionBinding, AdmissionKind};
-use crate::hook::context::Reason;
-use crate::hook::response::AdmissionAnswer;
+use super::{Head, Request, Respond, Response};
 use crate::hook::{self, Registry};
+use crate::review::{
+    self, Afterwards, Answer, FAILED, PANICKED, Paces, Question, Review, ReviewId, Runner, Turns,
+    Webhook, failed,
+};
 use crate::threads::panic_text;
-
-/// Denials that a hook decided carry this code unless it names another, as in the original.
-const FORBIDDEN: u16 = 403;
-/// Denials because something of ours failed.
-const FAILED: u16 = 500;
-
-/// What is behind a webhook path.
-struct Webhook {
-    kind: AdmissionKind,
-    binding: AdmissionBinding,
-    target: Target,
-}
 
 /// Answers the webhook port. Shared by its connection threads.
 pub(crate) struct Admission {
@@ -64,12 +47,7 @@ impl Admission {
             let Some((hook, binding)) = registry.admission(route) else {
                 continue;
             };
-            let included = &binding.include_snapshots_from;
-            let webhook = Arc::new(Webhook {
-                kind: route.kind,
-                binding: binding.clone(),
-                target: Target::new(route.hook, hook, &binding.name, included, paces),
-            });
+            let webhook = Arc::new(Webhook::new(route, hook, binding, paces));
             for path in route.alias.iter().chain([&route.path]) {
                 webhooks.insert(path.clone(), Arc::clone(&webhook));
             }
@@ -91,10 +69,8 @@ impl Admission {
         head: &Head,
         afterwards: &mut Afterwards,
     ) -> Answer {
-        if webhook.binding.validate_structure
-            && let Some(flaw) = question.structural_flaw()
-        {
-            return Answer::deny(FORBIDDEN, flaw);
+        if let Some(refusal) = webhook.screen(question) {
+            return refusal;
         }
         let configured = Duration::from_secs(u64::from(webhook.binding.timeout_seconds));
         let limit = review::time_limit(review::asked_timeout(head.query.as_deref()), configured);
@@ -157,96 +133,6 @@ impl Respond for Admission {
             Err(error) => Response::text(500, format!("cannot encode the answer: {error}\n")),
         }
     }
-}
-
-/// A review that has its turn.
-struct Review<'a> {
-    question: &'a Question,
-    webhook: &'a Webhook,
-    deadline: Instant,
-    limit: Duration,
-}
-
-impl Review<'_> {
-    /// One review by one hook. Always ends in an answer, by the deadline: everything it waits for has that limit.
-    fn by_hook(&self, runner: &Runner, afterwards: &mut Afterwards) -> Answer {
-        let Review {
-            question,
-            webhook,
-            deadline,
-            limit,
-        } = *self;
-        let target = &webhook.target;
-        let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
-        let uid = question.uid.as_str();
-        debug!(hook = hook, binding = binding, uid = uid; "Execute hook");
-        let asked = Asked {
-            kind: RunKind::Admission,
-            reason: Reason::Admission {
-                binding,
-                kind: webhook.kind,
-                request: question.request(),
-            },
-            event: webhook.kind.section(),
-            uid,
-            dry_run: question.dry_run,
-            deadline,
-        };
-        match runner.run(target, &asked, afterwards, |outcome| {
-            verdict(outcome, question, webhook)
-        }) {
-            Ok(answer) => {
-                info!(
-                    hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, allowed = answer.allowed, kind:% = question.kind,
-                    namespace = question.namespace.as_str(), name = question.name.as_str(),
-                    operation = question.operation.as_str(), dryRun = question.dry_run, message = answer.message.as_str(),
-                    patched = answer.patch.is_some(), warnings = answer.warnings.len();
-                    "AdmissionResponse from hook"
-                );
-                answer
-            }
-            Err(undecided) => {
-                // The details may hold anything the hook printed: they are for the log, not for whoever was refused.
-                log::error!(
-                    hook = hook, binding = binding, event = webhook.kind.section(), uid = uid, kind:% = question.kind,
-                    namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
-                    "Hook failed, the request is denied"
-                );
-                failed(hook, &undecided.reason(limit))
-            }
-        }
-    }
-}
-
-/// What the hook answered, checked.
-fn verdict(outcome: &Outcome, question: &Question, webhook: &Webhook) -> Result<Answer, Undecided> {
-    let answer =
-        AdmissionAnswer::parse(&outcome.admission_response).map_err(Undecided::Response)?;
-    answer
-        .check_patch(webhook.kind, &question.operation, question.object())
-        .map_err(Undecided::Response)?;
-    let target = &webhook.target;
-    let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
-    for advice in &answer.advice {
-        warn!(hook = hook, binding = binding, uid = question.uid.as_str(); "{advice}");
-    }
-    let verdict = answer.verdict;
-    Ok(Answer {
-        allowed: verdict.allowed,
-        code: verdict.code,
-        message: verdict.message,
-        reason: verdict.reason,
-        warnings: verdict.warnings,
-        audit_annotations: verdict.audit_annotations,
-        patch: verdict
-            .patch
-            .map(|patch| BASE64_STANDARD.encode(patch.json)),
-    })
-}
-
-/// A denial because of a failure, in the words of SO-43.
-fn failed(hook: &str, reason: &str) -> Answer {
-    Answer::deny(FAILED, failure(hook, reason))
 }
 
 /// Nothing is behind this path. Denied and not 404, which `failurePolicy: Ignore` would let pass; the text is the original's.

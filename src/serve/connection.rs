@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use log::{debug, error};
 
+use super::Shared;
 use super::budget::Reservation;
 use super::chunked::Chunked;
 use super::http::{Framing, Head, Peer, Refusal, Request, Response, head_end};
 use super::places::{Evicted, Phase, Place};
 use super::socket::{READ_SIZE, Socket, Stream, Wake, later};
 use super::wire::{Address, Wire};
-use super::{Afterwards, Shared};
+use crate::review::Afterwards;
 use crate::threads::panic_text;
 
 /// A connection that was accepted just before a drain has its first request on the way; a network round trip or two of

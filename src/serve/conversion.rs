@@ -18,15 +18,15 @@ use serde_json::value::RawValue;
 use super::caller::Callers;
 use super::conversion_review::{Answer, Object, Question};
 use super::probe::{self, Readiness};
-use super::review;
-use super::runner::{Asked, PANICKED, Paces, Runner, Target, Undecided, failure, seconds};
-use super::turns::Turns;
-use super::{Afterwards, Head, Request, Respond, Response};
+use super::{Head, Request, Respond, Response};
 use crate::executor::{Failure, Outcome, RunError, RunKind};
 use crate::hook::context::Reason;
 use crate::hook::conversion::{self, Chains, ConversionStep, Way};
 use crate::hook::response::ConversionAnswer;
 use crate::hook::{self, Registry};
+use crate::review::{
+    self, Afterwards, Asked, PANICKED, Paces, Runner, Target, Turns, Undecided, failure, seconds,
+};
 use crate::threads::panic_text;
 
 /// What the API server grants a conversion; it cannot be configured there.

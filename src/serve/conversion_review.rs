@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::review::{BadReview, Envelope, Form, ReviewId};
+use crate::review::{BadReview, Envelope, Form, ReviewId};
 
 const CONVERSION: Form = Form {
     kind: "ConversionReview",

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::dump::{self, Queues};
 use super::parameter::Parameters;
 use super::probe::Readiness;
-use super::{Afterwards, Head, Limits, Request, Respond, Response};
+use super::{Head, Limits, Request, Respond, Response};
 use crate::hook::context::write_items;
 use crate::message::{Operations, QueueView, SnapshotView};
+use crate::review::Afterwards;
 use crate::yaml;
 
 /// What there is to see of the operator. Never waits for a hook or a queue.

@@ -24,14 +24,11 @@ mod places;
 mod plural;
 pub(crate) mod probe;
 mod register;
-mod review;
 mod rotation;
-mod runner;
 mod socket;
 pub(crate) mod socket_file;
 mod source;
 mod tls;
-mod turns;
 pub(crate) mod webhook;
 mod wire;
 mod x509;
@@ -39,7 +36,6 @@ mod x509;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -62,6 +58,7 @@ use self::socket::{Bells, READ_SIZE, Stage, Wake, later, wait};
 pub(crate) use self::wire::Address;
 use self::wire::{Listener, Wire};
 use crate::message::Event;
+use crate::review::Afterwards;
 use crate::threads;
 
 /// LIMIT: stack of a connection's thread. A TLS handshake and a JSON body of serde's full depth fit with room to spare; only
@@ -147,16 +144,6 @@ pub(crate) trait Respond: Send + Sync + 'static {
 
     /// What need not be done before the caller has its answer may be left in `afterwards`.
     fn respond(&self, request: Request, afterwards: &mut Afterwards) -> Response;
-}
-
-/// Something whose drop takes time, put off until the answer is written. Dropped also when it could not be written.
-#[derive(Default)]
-pub(crate) struct Afterwards(Option<Box<dyn Any + Send>>);
-
-impl Afterwards {
-    pub(crate) fn drop_late(&mut self, thing: impl Any + Send) {
-        self.0 = Some(Box::new(thing));
-    }
 }
 
 /// Where to listen, and the words for saying that it is impossible.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics::Metrics;
-use crate::serve::{Afterwards, Head, Request, Respond, Response};
+use crate::review::Afterwards;
+use crate::serve::{Head, Request, Respond, Response};
 
 /// What keeps the operator from being ready, by the part that says so. Empty means ready.
 #[derive(Debug, Default)]

@@ -28,12 +28,9 @@ use super::probe::Readiness;
 pub(crate) use super::register::{Address, Announcement};
 use super::register::{Configurations, Registration};
 use super::rotation::{Rotation, Step};
-pub(crate) use super::runner::Paces;
-use super::runner::{ReadSnapshot, Runner};
 use super::source::Offer;
 pub(crate) use super::source::{SecretPlace, Source};
 pub(crate) use super::tls::Files;
-use super::turns::Turns;
 use super::{Limits, Listen, Respond, Server, tls};
 use crate::executor::Executor;
 use crate::hook::Registry;
@@ -41,6 +38,8 @@ use crate::kube::Client;
 use crate::message::Event;
 use crate::metrics::Metrics;
 use crate::operation::Perform;
+pub(crate) use crate::review::Paces;
+use crate::review::{ReadSnapshot, Runner, Turns};
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);

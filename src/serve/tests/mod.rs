@@ -16,8 +16,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::http::{Head, Request, Response};
-use super::{Afterwards, Limits, Listen, Respond, Server, tls};
+use super::{Limits, Listen, Respond, Server, tls};
 use crate::message::Event;
+use crate::review::Afterwards;
 
 /// More than the socket buffers of both ends can hold, so that a caller who does not read makes the server wait.
 const LARGE: usize = 24_000_000;

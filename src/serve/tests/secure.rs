@@ -144,7 +144,7 @@ fn the_client_certificate_reaches_the_responder() {
         fn respond(
             &self,
             request: crate::serve::Request,
-            _afterwards: &mut crate::serve::Afterwards,
+            _afterwards: &mut crate::review::Afterwards,
         ) -> crate::serve::Response {
             let certificate = request.head.peer.certificate.clone().unwrap();
             crate::serve::Response::text(

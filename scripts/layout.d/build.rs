@@ -12,7 +12,7 @@
 use std::env;
 
 fn main() {
-    let list = "layout/idle.ld";
+    let list = "scripts/layout.d/idle.ld";
     println!("cargo::rerun-if-changed={list}");
     println!("cargo::rerun-if-env-changed=SHELL_OPERATOR_LAYOUT");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);

@@ -1,5 +1,5 @@
 //! AdmissionReview on the wire: the question as it came, the answer built from the question so that uid and version cannot be
-//! forgotten. No I/O, no process: `serve/admission.rs` decides which answer it is.
+//! forgotten. No I/O, no process: `decide.rs` decides which answer it is.
 //!
 //! Objects are never decoded here. The request is kept as the bytes that arrived, and a hook gets exactly those.
 
@@ -21,9 +21,9 @@ const LEAST_MARGIN: Duration = Duration::from_millis(100);
 
 /// A kind of review, and its versions; hooks always see the first.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Form {
-    pub(super) kind: &'static str,
-    pub(super) versions: [&'static str; 2],
+pub(crate) struct Form {
+    pub(crate) kind: &'static str,
+    pub(crate) versions: [&'static str; 2],
 }
 
 const ADMISSION: Form = Form {
@@ -116,7 +116,7 @@ impl std::fmt::Display for BadReview {
 
 /// What every kind of review looks like from outside.
 #[derive(Deserialize)]
-pub(super) struct Envelope<'a> {
+pub(crate) struct Envelope<'a> {
     #[serde(borrow, default, rename = "apiVersion")]
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -127,7 +127,7 @@ pub(super) struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Opens a body that should be a review of this form; answers its version and its request.
-    pub(super) fn open(
+    pub(crate) fn open(
         body: &'a [u8],
         form: &'static Form,
     ) -> Result<(String, &'a RawValue), BadReview> {

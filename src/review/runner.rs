@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use log::warn;
 
-use super::Afterwards;
+use super::afterwards::Afterwards;
 use super::turns::Turns;
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::context::{self, BindingContext, Reason, write_contexts};
