@@ -217,6 +217,9 @@ impl Checker {
         }
         self.mixed -= mixed;
         let result = self.overload(at, function, table, &given)?;
+        if function == "format" {
+            self.format(target.as_deref(), arguments)?;
+        }
         if let [
             Expr {
                 node: Node::Literal(literal),
@@ -230,6 +233,60 @@ impl Checker {
             return Err((at, words));
         }
         Ok(result)
+    }
+
+    /// A literal pattern with a literal list is compared with it: as many clauses as elements, and of fitting types.
+    fn format(&mut self, pattern: Option<&Expr>, arguments: &mut [Expr]) -> Result<(), Wrong> {
+        let (Some(pattern), [list]) = (pattern, arguments) else {
+            return Ok(());
+        };
+        let (Node::Literal(Literal::Text(text)), Node::List(elements)) =
+            (&pattern.node, &mut list.node)
+        else {
+            return Ok(());
+        };
+        let mut clauses = text.chars();
+        let mut elements = elements.iter_mut();
+        while clauses.any(|c| c == '%') {
+            let clause = match clauses.next() {
+                Some('%') => continue,
+                Some('.') => clauses.find(|c| !c.is_ascii_digit()),
+                clause => clause,
+            };
+            let wanted: &[&str] = match clause {
+                Some('s') => &[],
+                Some('d' | 'o') => &["int", "uint"],
+                Some('f' | 'e') => &["double", "string"],
+                Some('b') => &["int", "uint", "bool"],
+                Some('x' | 'X') => &["int", "uint", "string", "bytes"],
+                Some(other) => {
+                    return Err((pattern.at, format!("`%{other}` is no clause of format")));
+                }
+                None => return Err((pattern.at, "the format ends within a clause".to_owned())),
+            };
+            let Some(element) = elements.next() else {
+                return Err((list.at, "format has more clauses than elements".to_owned()));
+            };
+            let found = self.resolved(&mut element.value)?;
+            let fits = match &found {
+                Type::Dyn | Type::Variable(_) => true,
+                Type::Named(name) if clause != Some('s') => wanted.contains(name),
+                Type::Named(name) => !name.contains('.'),
+                Type::Optional(_) => false,
+                Type::List(_) | Type::Map(_, _) | Type::TypeOf(_) => clause == Some('s'),
+            };
+            if !fits {
+                let at = element.value.at;
+                return Err((at, format!("a clause of format does not take {found}")));
+            }
+        }
+        match elements.next() {
+            Some(element) => Err((
+                element.value.at,
+                "format has fewer clauses than elements".to_owned(),
+            )),
+            None => Ok(()),
+        }
     }
 
     fn overload(

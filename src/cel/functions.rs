@@ -28,7 +28,7 @@ pub(super) fn call<'a>(name: &str, arguments: &[Value<'a>], budget: &Budget) -> 
         .or_else(|| optional(name, arguments))
         .or_else(|| moment(name, arguments))
         .or_else(|| text::call(name, arguments, budget))
-        .or_else(|| kubernetes::call(name, arguments, budget))
+        .or_else(|| kubernetes::call(name, arguments))
         .unwrap_or_else(|| error("no such overload"))
 }
 

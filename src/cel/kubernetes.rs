@@ -10,12 +10,12 @@ use super::network::{
     Cidr, Url, is_global_unicast, is_link_local_multicast, is_link_local_unicast, read_ip,
 };
 use super::quantity::Quantity;
-use super::value::{Budget, Res, Value, error, unknown};
+use super::value::{Res, Value, error, unknown};
 use super::version::{Version, fits, format_named};
 
 type Found<'a> = Option<Res<'a>>;
 
-pub(super) fn call<'a>(name: &str, arguments: &[Value<'a>], _budget: &Budget) -> Found<'a> {
+pub(super) fn call<'a>(name: &str, arguments: &[Value<'a>]) -> Found<'a> {
     if let Some(format) = name.strip_prefix("format.")
         && arguments.is_empty()
     {
@@ -54,7 +54,10 @@ fn of_text<'a>(name: &str, text: &str, lenient: bool) -> Found<'a> {
     match name {
         "url" => read(Url::read(text).map(|url| Value::Url(Rc::new(url))), "URL"),
         "isURL" => truth(Url::read(text).is_some()),
-        "quantity" => read(Quantity::read(text).map(Value::Quantity), "quantity"),
+        "quantity" => match Quantity::read(text) {
+            Some(None) => Some(unknown("a quantity beyond 128 bits")),
+            found => read(found.flatten().map(Value::Quantity), "quantity"),
+        },
         "isQuantity" => truth(Quantity::read(text).is_some()),
         "ip" => read(read_ip(text).map(Value::Ip), "address"),
         "isIP" => truth(read_ip(text).is_some()),

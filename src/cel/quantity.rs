@@ -26,7 +26,8 @@ impl Quantity {
         }
     }
 
-    pub(super) fn read(text: &str) -> Option<Quantity> {
+    /// Nothing if it is no quantity, nothing within if it is one that we cannot hold.
+    pub(super) fn read(text: &str) -> Option<Option<Quantity>> {
         if text.is_empty() {
             return None;
         }
@@ -47,15 +48,21 @@ impl Quantity {
             None => ("", rest),
         };
         let (binary, exponent) = suffix_of(suffix)?;
-        let mut quantity = Quantity {
-            nanos: nanos(whole, fraction, binary, exponent)?,
-            short: short(whole, fraction, binary, exponent),
+        let short = short(whole, fraction, binary, exponent);
+        let nanos = match short {
+            Some((value, scale)) => scaled(value, scale),
+            None => cut_nanos(whole, fraction, binary, exponent),
         };
-        if negative {
-            quantity.nanos = -quantity.nanos;
-            quantity.short = quantity.short.map(|(value, scale)| (-value, scale));
-        }
-        Some(quantity)
+        Some(nanos.map(|nanos| Quantity {
+            nanos: if negative { -nanos } else { nanos },
+            short: short.map(|(value, scale)| {
+                if negative {
+                    (-value, scale)
+                } else {
+                    (value, scale)
+                }
+            }),
+        }))
     }
 
     pub(super) fn as_integer(self) -> Option<i64> {
@@ -115,8 +122,17 @@ fn suffix_of(suffix: &str) -> Option<(bool, i32)> {
     Some((false, exponent.parse().ok()?))
 }
 
-/// The exact value, rounded up to the nano and cut at the most.
-fn nanos(whole: &str, fraction: &str, binary: bool, exponent: i32) -> Option<i128> {
+/// The short form as nanos. Such amounts are not cut.
+fn scaled(value: i64, scale: i32) -> Option<i128> {
+    if value == 0 {
+        return Some(0);
+    }
+    let power = u32::try_from(scale.checked_add(9)?).ok()?;
+    i128::from(value).checked_mul(10_i128.checked_pow(power)?)
+}
+
+/// The value, rounded up to the nano and cut at the most.
+fn cut_nanos(whole: &str, fraction: &str, binary: bool, exponent: i32) -> Option<i128> {
     let digits: String = whole.chars().chain(fraction.chars()).collect();
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {

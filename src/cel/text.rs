@@ -420,11 +420,17 @@ fn is_understood_alike(pattern: &str, text: &str) -> bool {
                     return false;
                 }
             }
-            '[' | '&' | '~' => {
-                if in_class {
+            '[' if rest.next_if_eq(&':').is_some() => {
+                // A named class, such as [:alpha:].
+                while rest
+                    .next_if(|c| c.is_ascii_alphabetic() || *c == '^')
+                    .is_some()
+                {}
+                if rest.next() != Some(':') || rest.next() != Some(']') {
                     return false;
                 }
             }
+            '[' | '&' | '~' if in_class => return false,
             ']' => in_class = false,
             '(' if !in_class => {
                 if rest.next_if_eq(&'?').is_some() && !flags_are_alike(&mut rest, pattern, text) {

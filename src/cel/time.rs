@@ -3,12 +3,15 @@
 //! Pure, any thread; owns nothing. A moment keeps the offset it was written with, because its text shows it again. The time zone
 //! database is the machine's; a zone that is not there is unknown, not wrong.
 
+use jiff::SignedDuration;
 use jiff::civil::DateTime;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::TimeZone;
 
 use super::value::{Fault, error, unknown};
 
 const SECOND: i64 = 1_000_000_000;
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The years 1 to 9999, in seconds from 1970, which is what CEL allows.
 const FIRST: i128 = -62_135_596_800;
@@ -69,10 +72,13 @@ impl Timestamp {
     }
 
     fn civil(self, offset: i32) -> Result<DateTime, Fault> {
-        let moment = jiff::Timestamp::from_nanosecond(self.nanos).ok();
-        moment
-            .zip(Offset::from_seconds(offset).ok())
-            .map(|(moment, offset)| offset.to_datetime(moment))
+        // By the calendar alone, since the moments of the library end two days before the year 9999 does.
+        let nanos = self.nanos + i128::from(offset) * i128::from(SECOND);
+        let seconds = i64::try_from(nanos.div_euclid(i128::from(SECOND))).ok();
+        let rest = i32::try_from(nanos.rem_euclid(i128::from(SECOND))).ok();
+        seconds
+            .zip(rest)
+            .and_then(|(seconds, rest)| EPOCH.checked_add(SignedDuration::new(seconds, rest)).ok())
             .ok_or_else(|| Fault::Error("timestamp overflow".to_owned()))
     }
 
@@ -130,7 +136,8 @@ fn read_rfc3339(text: &str) -> Option<Result<Timestamp, Fault>> {
         13 | 16 => c == ':',
         _ => c.is_ascii_digit(),
     });
-    if !shape_fits {
+    // There are no leap seconds in Go.
+    if !shape_fits || date_time.ends_with("60") {
         return None;
     }
     let digits = rest.strip_prefix(['.', ',']).map_or(0, |fraction| {
@@ -163,8 +170,8 @@ fn read_rfc3339(text: &str) -> Option<Result<Timestamp, Fault>> {
         .chain("000000000".chars())
         .take(9)
         .collect();
-    let moment = Offset::UTC.to_timestamp(civil).ok()?;
-    let nanos = moment.as_nanosecond() + i128::from(nanos.parse::<i64>().ok()?);
+    let seconds = civil.duration_since(EPOCH).as_secs();
+    let nanos = i128::from(seconds) * i128::from(SECOND) + i128::from(nanos.parse::<i64>().ok()?);
     let nanos = nanos - i128::from(offset) * i128::from(SECOND);
     Some(Timestamp::new(nanos, offset))
 }
