@@ -4,6 +4,8 @@
 //! Pure, any thread; owns the scope of variables while it walks the tree. It completes the tree in two ways: names of functions
 //! with dots (`optional.of`) and names of types become what they mean. It never evaluates anything but conversions of literals.
 
+use std::slice::from_ref;
+
 use super::evaluate::{Fault, convert_literal};
 use super::signatures::{FIELDS, GLOBALS, MEMBERS, TYPE_NAMES};
 use super::syntax::{Element, Entry, Expr, Fold, FoldKind, Literal, Mode, Node};
@@ -52,7 +54,7 @@ impl Checker {
             && !self.is_local(&name)
         {
             expr.node = Node::Literal(Literal::Type(known));
-            return Ok(Type::TypeOf(Box::new(Type::Dyn)));
+            return Ok(Type::Denoted(Box::new(Type::Dyn)));
         }
         match &mut expr.node {
             Node::Literal(literal) => Ok(literal_type(literal)),
@@ -123,7 +125,7 @@ impl Checker {
 
     fn require(&mut self, expr: &mut Expr, wanted: &Type) -> Result<(), Wrong> {
         let found = self.type_of(expr)?;
-        if self.types.fit(&[found.clone()], &[wanted.clone()]) {
+        if self.types.fit(from_ref(&found), from_ref(wanted)) {
             return Ok(());
         }
         let found = self.types.resolve(&found);
@@ -273,7 +275,7 @@ impl Checker {
                 Type::Named(name) if clause != Some('s') => wanted.contains(name),
                 Type::Named(name) => !name.contains('.'),
                 Type::Optional(_) => false,
-                Type::List(_) | Type::Map(_, _) | Type::TypeOf(_) => clause == Some('s'),
+                Type::List(_) | Type::Map(_, _) | Type::Denoted(_) => clause == Some('s'),
             };
             if !fits {
                 let at = element.value.at;
@@ -377,7 +379,7 @@ impl Checker {
             return Ok(());
         };
         let resolved = self.types.resolve(before);
-        let alike = self.types.fit(&[resolved.clone()], &[found.clone()])
+        let alike = self.types.fit(from_ref(&resolved), from_ref(&found))
             && (self.types.resolve(before) == self.types.resolve(&found));
         if !alike {
             if self.mixed == 0 {
@@ -455,6 +457,6 @@ fn literal_type(literal: &Literal) -> Type {
         Literal::Double(_) => Type::Named("double"),
         Literal::Text(_) => Type::Named("string"),
         Literal::Bytes(_) => Type::Named("bytes"),
-        Literal::Type(_) => Type::TypeOf(Box::new(Type::Dyn)),
+        Literal::Type(_) => Type::Denoted(Box::new(Type::Dyn)),
     }
 }

@@ -287,7 +287,7 @@ impl<'a> Walk<'a> {
                 None => self.scope.push((&fold.first, element.clone())),
             }
             if let Some(filter) = &fold.filter
-                && !truth(self.value(filter)?)?
+                && !truth(&self.value(filter)?)?
             {
                 continue;
             }
@@ -298,10 +298,10 @@ impl<'a> Walk<'a> {
                         break;
                     }
                 }
-                FoldKind::ExistsOne => count += usize::from(truth(self.value(&fold.body)?)?),
+                FoldKind::ExistsOne => count += usize::from(truth(&self.value(&fold.body)?)?),
                 FoldKind::List => list.push(self.value(&fold.body)?),
                 FoldKind::Filter => {
-                    if truth(self.value(&fold.body)?)? {
+                    if truth(&self.value(&fold.body)?)? {
                         list.extend(self.scope.last().map(|(_, element)| element.clone()));
                     }
                 }
@@ -388,9 +388,9 @@ impl Verdict {
     }
 }
 
-fn truth(value: Value<'_>) -> Result<bool, Fault> {
+fn truth(value: &Value<'_>) -> Result<bool, Fault> {
     match value {
-        Value::Bool(value) => Ok(value),
+        Value::Bool(value) => Ok(*value),
         _ => error("no such overload"),
     }
 }

@@ -11,11 +11,14 @@
 
 mod check;
 mod evaluate;
+mod format;
 mod functions;
 mod kubernetes;
 mod lexer;
+mod macros;
 mod network;
 mod parser;
+mod pattern;
 mod quantity;
 mod signatures;
 mod syntax;

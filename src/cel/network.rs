@@ -206,9 +206,7 @@ impl Url {
 /// Without a scheme it must be a path.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
-    let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else {
-        return None;
-    };
+    let (scheme, rest) = text.split_at_checked(end?)?;
     match rest.strip_prefix(':') {
         Some(rest) if scheme.starts_with(|c: char| c.is_ascii_alphabetic()) => Some((scheme, rest)),
         _ => text.starts_with('/').then_some(("", text)),

@@ -1,11 +1,11 @@
-//! Tokens → tree, with the macros expanded (`has`, `all`, `exists`, `map`, `filter`, `optMap` and their relatives).
+//! Tokens → tree. The macros among the calls are expanded next door, in `macros.rs`.
 //!
 //! Any thread; owns the tokens while it runs. A hand-written descent with one function for all binary operators, so that an input
 //! nested as deep as allowed needs little stack. It never recurses deeper than its limits say, and never panics.
 
 use super::ParseError;
 use super::lexer::{Lexer, Token};
-use super::syntax::{Element, Entry, Expr, Fold, FoldKind, Literal, Mode, Node};
+use super::syntax::{Element, Entry, Expr, Literal, Mode, Node};
 
 /// How deep parentheses, calls and literals may be nested. People write five levels; the API server takes 250. A level needs about
 /// seven calls of the parser, of which a kilobyte each is the most that was seen, and a thread has 2 MiB.
@@ -68,14 +68,14 @@ pub(super) fn parse(source: &str) -> Result<Expr, ParseError> {
     Ok(expr)
 }
 
-struct Parser {
+pub(super) struct Parser {
     source: Vec<char>,
     tokens: Vec<(Token, usize)>,
     next: usize,
     nesting: usize,
 }
 
-type Parsed = Result<Expr, ParseError>;
+pub(super) type Parsed = Result<Expr, ParseError>;
 
 impl Parser {
     fn peek(&self) -> &Token {
@@ -93,11 +93,11 @@ impl Parser {
         self.tokens.get(self.next).or(last).map_or(0, |(_, at)| *at)
     }
 
-    fn error(&self, at: usize, words: &str) -> ParseError {
+    pub(super) fn error(&self, at: usize, words: &str) -> ParseError {
         ParseError::at(&self.source, at, words.to_owned())
     }
 
-    fn expected(&self, what: &str) -> ParseError {
+    pub(super) fn expected(&self, what: &str) -> ParseError {
         let found = match self.peek() {
             Token::End => "the end".to_owned(),
             Token::Name(name) => format!("`{name}`"),
@@ -120,7 +120,7 @@ impl Parser {
         Err(self.expected(&format!("`{symbol}`")))
     }
 
-    fn make(&self, at: usize, node: Node) -> Parsed {
+    pub(super) fn make(&self, at: usize, node: Node) -> Parsed {
         let highest = node.children().iter().map(|child| child.height).max();
         let height = highest.unwrap_or(0) + 1;
         if height > MOST_HEIGHT {
@@ -373,23 +373,6 @@ impl Parser {
         }
     }
 
-    fn presence(&self, at: usize, argument: Expr) -> Parsed {
-        match argument.node {
-            Node::Select { operand, field, .. } => {
-                let mode = Mode::Test;
-                self.make(
-                    at,
-                    Node::Select {
-                        operand,
-                        field,
-                        mode,
-                    },
-                )
-            }
-            _ => Err(self.error(at, "has() needs a field, such as has(object.spec)")),
-        }
-    }
-
     fn list(&mut self, at: usize) -> Parsed {
         let mut elements = Vec::new();
         while !self.accept("]") {
@@ -422,99 +405,5 @@ impl Parser {
             }
         }
         self.make(at, Node::Map(entries))
-    }
-
-    /// A call on a value: a macro if name and number of arguments say so.
-    fn member_call(
-        &self,
-        at: usize,
-        target: Expr,
-        function: String,
-        arguments: Vec<Expr>,
-    ) -> Parsed {
-        if matches!(function.as_str(), "optMap" | "optFlatMap") && arguments.len() == 2 {
-            let mut arguments = arguments.into_iter();
-            let variable = self.variable(arguments.next())?;
-            let flat = function == "optFlatMap";
-            let body = arguments.next().ok_or_else(|| self.expected("a body"))?;
-            let node = Node::OptionalMap {
-                target: Box::new(target),
-                variable,
-                body: Box::new(body),
-                flat,
-            };
-            return self.make(at, node);
-        }
-        let kind = match (function.as_str(), arguments.len()) {
-            ("all", 2 | 3) => Some((FoldKind::All, arguments.len() == 3, false)),
-            ("exists", 2 | 3) => Some((FoldKind::Exists, arguments.len() == 3, false)),
-            ("exists_one", 2 | 3) | ("existsOne", 3) => {
-                Some((FoldKind::ExistsOne, arguments.len() == 3, false))
-            }
-            ("map", 2 | 3) => Some((FoldKind::List, false, arguments.len() == 3)),
-            ("filter", 2) => Some((FoldKind::Filter, false, false)),
-            ("transformList", 3 | 4) => Some((FoldKind::List, true, arguments.len() == 4)),
-            ("transformMap", 3 | 4) => Some((FoldKind::TransformMap, true, arguments.len() == 4)),
-            ("transformMapEntry", 3 | 4) => {
-                Some((FoldKind::TransformMapEntry, true, arguments.len() == 4))
-            }
-            _ => None,
-        };
-        if let Some((kind, two_variables, filtered)) = kind {
-            return self.fold(at, kind, target, arguments, (two_variables, filtered));
-        }
-        let target = Some(Box::new(target));
-        self.make(
-            at,
-            Node::Call {
-                function,
-                target,
-                arguments,
-            },
-        )
-    }
-
-    fn fold(
-        &self,
-        at: usize,
-        kind: FoldKind,
-        range: Expr,
-        arguments: Vec<Expr>,
-        (two_variables, filtered): (bool, bool),
-    ) -> Parsed {
-        let mut arguments = arguments.into_iter();
-        let first = self.variable(arguments.next())?;
-        let second = if two_variables {
-            Some(self.variable(arguments.next())?)
-        } else {
-            None
-        };
-        if second.as_ref() == Some(&first) {
-            return Err(self.error(at, "the two variables need different names"));
-        }
-        let filter = if filtered { arguments.next() } else { None };
-        let body = arguments
-            .next()
-            .ok_or_else(|| self.error(at, "the macro needs a body"))?;
-        let fold = Fold {
-            kind,
-            range,
-            first,
-            second,
-            filter,
-            body,
-        };
-        self.make(at, Node::Fold(Box::new(fold)))
-    }
-
-    fn variable(&self, argument: Option<Expr>) -> Result<String, ParseError> {
-        match argument {
-            Some(Expr {
-                node: Node::Name(name),
-                ..
-            }) => Ok(name),
-            Some(other) => Err(self.error(other.at, "the variable of a macro is a plain name")),
-            None => Err(self.expected("a variable")),
-        }
     }
 }

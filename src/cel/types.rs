@@ -13,7 +13,7 @@ pub(super) enum Type {
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
-    TypeOf(Box<Type>),
+    Denoted(Box<Type>),
     Variable(usize),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Type {
             Type::List(element) => write!(f, "list({element})"),
             Type::Map(key, value) => write!(f, "map({key}, {value})"),
             Type::Optional(value) => write!(f, "optional_type({value})"),
-            Type::TypeOf(value) => write!(f, "type({value})"),
+            Type::Denoted(value) => write!(f, "type({value})"),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Type {
             Some("B") => Type::Variable(fresh[1]),
             Some("list") => Type::list(Type::read(words, fresh)),
             Some("optional") => Type::optional(Type::read(words, fresh)),
-            Some("type") => Type::TypeOf(Box::new(Type::read(words, fresh))),
+            Some("type") => Type::Denoted(Box::new(Type::read(words, fresh))),
             Some("map") => {
                 let key = Type::read(words, fresh);
                 Type::map(key, Type::read(words, fresh))
@@ -70,7 +70,7 @@ impl Type {
     /// Whether this is the same as the other, or says less.
     fn is_as_general(&self, other: &Type) -> bool {
         match (self, other) {
-            (Type::Dyn | Type::Variable(_), _) | (Type::TypeOf(_), Type::TypeOf(_)) => true,
+            (Type::Dyn | Type::Variable(_), _) | (Type::Denoted(_), Type::Denoted(_)) => true,
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => {
                 a.is_as_general(b)
             }
@@ -82,7 +82,7 @@ impl Type {
     fn mentions(&self, variable: usize) -> bool {
         match self {
             Type::Variable(own) => *own == variable,
-            Type::List(a) | Type::Optional(a) | Type::TypeOf(a) => a.mentions(variable),
+            Type::List(a) | Type::Optional(a) | Type::Denoted(a) => a.mentions(variable),
             Type::Map(a, b) => a.mentions(variable) || b.mentions(variable),
             Type::Dyn | Type::Named(_) => false,
         }
@@ -114,7 +114,7 @@ impl Types {
             },
             Type::List(a) => Type::list(self.resolve(a)),
             Type::Optional(a) => Type::optional(self.resolve(a)),
-            Type::TypeOf(a) => Type::TypeOf(Box::new(self.resolve(a))),
+            Type::Denoted(a) => Type::Denoted(Box::new(self.resolve(a))),
             Type::Map(a, b) => Type::map(self.resolve(a), self.resolve(b)),
             Type::Dyn | Type::Named(_) => t.clone(),
         }
@@ -143,7 +143,7 @@ impl Types {
             return self.substitute(wanted, *variable).0;
         }
         match (given, wanted) {
-            (Type::Dyn, _) | (_, Type::Dyn) | (Type::TypeOf(_), Type::TypeOf(_)) => true,
+            (Type::Dyn, _) | (_, Type::Dyn) | (Type::Denoted(_), Type::Denoted(_)) => true,
             (Type::Named("null"), Type::Named(name)) => !PRIMITIVES.contains(name),
             (Type::Named("null"), Type::Optional(_)) => true,
             (Type::Named(a), Type::Named(b)) => a == b,

@@ -166,6 +166,6 @@ pub(super) fn fits(format: &str, text: &str) -> Option<bool> {
 }
 
 /// Begins and ends with one kind of character; any between.
-fn enclosed(text: &str, ends: impl Fn(char) -> bool, between: impl Fn(char) -> bool) -> bool {
-    text.starts_with(&ends) && text.ends_with(|c| ends(c)) && text.chars().all(between)
+fn enclosed(text: &str, ends: fn(char) -> bool, between: impl Fn(char) -> bool) -> bool {
+    text.starts_with(ends) && text.ends_with(ends) && text.chars().all(between)
 }
