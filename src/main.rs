@@ -1,6 +1,7 @@
 //! Entry: command line -> the one function that does it -> exit code. Nothing else exits.
 #![doc = include_str!("ARCHITECTURE.md")]
 
+mod cel;
 mod dispatch;
 mod duration;
 mod executor;

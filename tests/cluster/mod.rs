@@ -13,6 +13,8 @@ mod answers;
 mod attack;
 /// Who may ask the operator.
 mod callers;
+/// Match conditions, ours and theirs.
+mod cel;
 /// The serving certificate, and its changes.
 mod certificates;
 /// Objects of a custom resource in every version, through hooks.
