@@ -363,7 +363,10 @@ fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
         "x{a=1} 1\n",
         "x{a=\"1\",} 1\n",
         "x{a=\"1\",a=\"1\"} 1\n",
+        "x{a=\"1\",b=\"2\",a=\"\"} 1\n",
         "x{a-b=\"1\"} 1\n",
+        "x{__name__=\"y\"} 1\n",
+        "{a=\"1\"} 1\n",
         "x{a=\"\\t\"} 1\n",
         "x 1\nx 1\n",
         "x 1\nx{a=\"\"} 1\n",
@@ -382,6 +385,10 @@ fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
         ("le=\"1\"} 1", "le=\"1\"} 3"),
         ("le=\"1\"", "le=\"x\""),
         ("h_sum", "h"),
+        ("{le=\"1\"}", "{le=\"1\",le=\"1\"}"),
+        ("{le=\"1\"}", "{le=\"\",le=\"1\"}"),
+        ("{le=\"1\"}", ""),
+        ("h_sum 3", "h_sum{le=\"1\"} 3"),
     ] {
         let bad = good.replace(part, instead);
         assert!(Page::parse(&format!("{head}{bad}")).is_err(), "{bad}");
