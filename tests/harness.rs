@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::support::discovery::Kind;
 use crate::support::{
-    Authority, Connection, Discovery, Env, Loopback, Page, Reply, SOON, Scripted, Stream, TempDir,
-    Validity, http, wait_for, watchdog,
+    Authority, Connection, Discovery, Env, Loopback, Page, Reply, SOON, Screen, Scripted, Stream,
+    TempDir, Validity, http, wait_for, watchdog,
 };
 
 fn get(server: &Scripted, path: &str) -> std::io::Result<http::Answer> {
@@ -393,4 +393,21 @@ fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
         let bad = good.replace(part, instead);
         assert!(Page::parse(&format!("{head}{bad}")).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn the_screen_of_a_terminal_shows_what_a_person_would_see() {
+    let mut screen = Screen::new(3, 4);
+    screen.write("one\r\nlonger\r\n");
+    assert_eq!(screen.lines(), ["long", "er"]);
+    assert_eq!(screen.scrolled, 1);
+    screen.write("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[Habcdefg\r\nh\r\ni");
+    assert_eq!(screen.lines(), ["abcg", "h", "i"]);
+    assert!(screen.is_other() && !screen.shows_cursor && !screen.wraps);
+    screen.write("\u{1b}[Hx\u{1b}[K\r\ny\u{1b}[J\u{1b}[");
+    assert_eq!(screen.lines(), ["x", "y"]);
+    let mut screen = Screen::new(3, 4);
+    screen.write("old\r\n\u{1b}[?1049hnew\u{1b}[?1049lend");
+    assert_eq!(screen.lines(), ["old", "end"]);
+    assert!(!screen.is_other() && screen.has("ol"));
 }
