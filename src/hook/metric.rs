@@ -512,6 +512,15 @@ mod tests {
         }
     }
 
+    /// The one flaw of a document of the metric `a`.
+    #[track_caller]
+    fn check_flaw(document: &Value, expected: &str) {
+        let error = parse(&document.to_string()).unwrap_err();
+        let expected =
+            format!("1 error occurred:\n\t* metrics file, document 1, metric 'a': {expected}\n\n");
+        assert_eq!(error, expected);
+    }
+
     #[test]
     fn one_flaw_refuses_the_file_and_all_are_named_in_the_originals_words() {
         let text = r#"{"name":"good","set":1}
@@ -525,17 +534,6 @@ mod tests {
              \t* metrics file, document 3, metric 'b': 'value' is required for action 'GaugeSet'\n\
              \t* metrics file, document 4, metric 'c': 'value' is required for action 'HistogramObserve'\n\
              \t* metrics file, document 4, metric 'c': 'buckets' is required for action 'HistogramObserve'\n\n"
-        );
-        let labels = |count: usize| -> Map<String, Value> {
-            let names = (0..count).map(|number| format!("l{number}"));
-            names.map(|name| (name, json!("v"))).collect()
-        };
-        let longest = json!({"name": "n".repeat(200), "set": 1, "group": "g".repeat(256), "labels": labels(32)});
-        assert!(parse(&longest.to_string()).is_ok());
-        let error = parse(&json!({"name": "n".repeat(201), "set": 1}).to_string()).unwrap_err();
-        assert!(
-            error.ends_with("': 'name' has more than 200 bytes\n\n"),
-            "{error}"
         );
         for (text, expected) in [
             (
@@ -563,6 +561,29 @@ mod tests {
                 "label '9_x': names that begin with '__' when they are shown are reserved by Prometheus",
             ),
             (
+                json!({"name": "a", "action": "observe", "value": 1, "buckets": [1], "labels": {"le": "x"}}),
+                "label 'le' is that of a histogram's buckets",
+            ),
+        ] {
+            check_flaw(&text, expected);
+        }
+    }
+
+    #[test]
+    fn names_groups_and_labels_may_be_as_long_as_told_and_no_longer() {
+        let labels = |count: usize| -> Map<String, Value> {
+            let names = (0..count).map(|number| format!("l{number}"));
+            names.map(|name| (name, json!("v"))).collect()
+        };
+        let longest = json!({"name": "n".repeat(200), "set": 1, "group": "g".repeat(256), "labels": labels(32)});
+        assert!(parse(&longest.to_string()).is_ok());
+        let error = parse(&json!({"name": "n".repeat(201), "set": 1}).to_string()).unwrap_err();
+        assert!(
+            error.ends_with("': 'name' has more than 200 bytes\n\n"),
+            "{error}"
+        );
+        for (text, expected) in [
+            (
                 json!({"name": "a", "set": 1, "group": "g".repeat(257)}),
                 "'group' has more than 256 bytes",
             ),
@@ -582,19 +603,11 @@ mod tests {
                 ),
             ),
             (
-                json!({"name": "a", "action": "observe", "value": 1, "buckets": [1], "labels": {"le": "x"}}),
-                "label 'le' is that of a histogram's buckets",
-            ),
-            (
                 json!({"name": "a", "set": 1, "labels": {"x": "y".repeat(5000)}}),
                 "'labels' has more than 4096 bytes",
             ),
         ] {
-            let error = parse(&text.to_string()).unwrap_err();
-            let expected = format!(
-                "1 error occurred:\n\t* metrics file, document 1, metric 'a': {expected}\n\n"
-            );
-            assert_eq!(error, expected);
+            check_flaw(&text, expected);
         }
     }
 
