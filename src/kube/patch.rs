@@ -314,11 +314,13 @@ impl Place<'_> {
         if self.resource.namespaced && namespace.is_empty() {
             return Err(Problem::NoNamespace);
         }
-        let mut path = self.resource.path(Some(namespace), name);
+        let mut path = self.resource.path(Some(namespace), name)?;
         if let Some(subresource) = subresource {
             path.push('/');
             // The original's documents write it with a slash.
-            path.push_str(&segment(subresource.trim_start_matches('/')));
+            path.push_str(&segment(
+                subresource.strip_prefix('/').unwrap_or(subresource),
+            )?);
         }
         Ok(path)
     }

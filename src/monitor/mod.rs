@@ -295,6 +295,17 @@ impl Shared {
                 kind: resource.kind,
             });
         }
+        // Here, so that a wrong name is the trouble of its own hook only.
+        if let Places::Fixed(places) = plan::places(binding) {
+            for place in &places {
+                plan::selections(binding, &resource, place.as_deref()).map_err(|error| {
+                    EnableError::List {
+                        binding: name.debug.clone(),
+                        reason: error.to_string(),
+                    }
+                })?;
+            }
+        }
         let metrics = Arc::clone(&self.metrics);
         Ok(Wanted {
             monitor: Arc::new(Monitor::new(id, name, binding, &resource, metrics)),
@@ -316,7 +327,9 @@ impl Shared {
     ) -> io::Result<Vec<Feed>> {
         let mut groups: BTreeMap<Selection, (String, Vec<Arc<Monitor>>)> = BTreeMap::new();
         for (wanted, place) in batch {
-            for selection in plan::selections(&wanted.binding, &wanted.resource, place) {
+            let selections = plan::selections(&wanted.binding, &wanted.resource, place)
+                .map_err(io::Error::other)?;
+            for selection in selections {
                 let plural = wanted.resource.plural.clone();
                 let group = groups.entry(selection).or_insert((plural, Vec::new()));
                 group.1.push(Arc::clone(&wanted.monitor));
@@ -388,7 +401,7 @@ impl Shared {
         for wanted in &wanted {
             wanted.monitor.follow_namespaces(feed.clone());
         }
-        let selection = Selection::new(&resource, None, labels, "");
+        let selection = Selection::new(&resource, None, labels, "").map_err(io::Error::other)?;
         let follower = Follower::new(Arc::clone(self), feed.clone(), wanted);
         self.start_watch("namespaces", selection, &feed, follower)
     }

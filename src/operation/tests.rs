@@ -386,6 +386,88 @@ const BAD: &[(&str, &str)] = &[
     ),
 ];
 
+/// The server decodes a path before it takes it apart: `Namespace` `n2/configmaps` would be every ConfigMap of `n2`.
+#[test]
+fn a_name_that_leads_to_another_object_is_refused() {
+    for bad in ["n2/configmaps", "/", "a/", "a%2Fb", "%", ".", ".."] {
+        for field in ["name", "namespace", "subresource"] {
+            for (verb, more) in [
+                ("Delete", json!({})),
+                ("DeleteInBackground", json!({})),
+                ("DeleteNonCascading", json!({})),
+                ("MergePatch", json!({ "mergePatch": { "a": 1 } })),
+                (
+                    "JSONPatch",
+                    json!({ "jsonPatch": [{ "op": "remove", "path": "/a" }] }),
+                ),
+                ("JQPatch", json!({ "jqFilter": "." })),
+            ] {
+                let mut document =
+                    json!({ "operation": verb, "kind": "Pod", "name": "a", "namespace": "n" });
+                for (key, value) in more.as_object().unwrap() {
+                    document[key] = value.clone();
+                }
+                document[field] = json!(bad);
+                refused(&document.to_string(), &format!("{field} must not be"));
+            }
+        }
+        for field in ["name", "namespace", "generateName"] {
+            for verb in ["Create", "CreateIfNotExists", "CreateOrUpdate", "Apply"] {
+                let mut object = json!({
+                    "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": "n" },
+                });
+                object["metadata"][field] = json!(bad);
+                let document = json!({ "operation": verb, "object": object });
+                let expected = format!("object.metadata.{field} must not be");
+                refused(&document.to_string(), &expected);
+            }
+        }
+    }
+    for subresource in ["status", "/status"] {
+        let document = json!({
+            "operation": "JQPatch", "kind": "Pod", "name": "a", "jqFilter": ".", "subresource": subresource,
+        });
+        check(
+            &document.to_string(),
+            &[&format!("JQPatch Pod/a {subresource}: .")],
+        );
+    }
+    let document = |subresource: &str| json!({ "operation": "Delete", "kind": "Pod", "name": "a", "subresource": subresource });
+    for bad in ["//status", "/a/b"] {
+        refused(&document(bad).to_string(), "subresource must not be");
+    }
+}
+
+/// Whatever a hook writes, the log and the error of a run stay short.
+#[test]
+fn a_long_name_is_refused_and_cut_where_it_is_shown() {
+    let long = "x".repeat(100_000);
+    for field in ["apiVersion", "kind", "name", "namespace"] {
+        let mut document =
+            json!({ "operation": "Delete", "kind": "Pod", "name": "a", "namespace": "n" });
+        document[field] = json!(long);
+        let error = read(&document.to_string()).unwrap_err();
+        assert!(
+            error.contains(&format!("{field} is longer than 512 bytes")),
+            "{error}"
+        );
+        assert!(error.len() < 500, "{error}");
+        let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" } });
+        match field {
+            "apiVersion" | "kind" => object[field] = json!(long),
+            _ => object["metadata"][field] = json!(long),
+        }
+        let error = read(&json!({ "operation": "Create", "object": object }).to_string());
+        assert!(error.unwrap_err().len() < 500);
+    }
+    let longest = "x".repeat(253);
+    let document = json!({ "operation": "Delete", "kind": "Pod", "name": longest });
+    check(
+        &document.to_string(),
+        &[&format!("Delete Pod/{longest}: Foreground")],
+    );
+}
+
 #[test]
 fn a_bad_document_is_named_with_its_number_operation_and_object() {
     let good = r#"{"operation":"Delete","kind":"Pod","namespace":"n","name":"a"}"#;

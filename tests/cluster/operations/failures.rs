@@ -27,6 +27,58 @@ fn one_bad_document_keeps_all_others_from_being_carried_out() {
     assert!(operator.is_running());
 }
 
+/// The API server decodes `%2F` before it takes a path apart, so that a name with a slash would be another object, or all of them.
+/// Such a document is refused like every other bad one: nothing of its file runs.
+#[test]
+fn a_name_with_a_slash_reaches_no_other_object() {
+    let site = Site::new("slash");
+    for name in ["there", "other"] {
+        site.create_map(name, &json!({}));
+    }
+    let namespace = site.namespace.name.clone();
+    let elsewhere = format!("{namespace}/configmaps");
+    let there = format!("{namespace}/configmaps/there");
+    let merge = json!({ "data": { "x": "1" } });
+    let good = site.on("MergePatch", "other", &json!({ "mergePatch": merge }));
+    let bad = [
+        json!({ "operation": "Delete", "kind": "Namespace", "name": elsewhere }),
+        json!({ "operation": "DeleteInBackground", "kind": "Namespace", "name": elsewhere }),
+        json!({ "operation": "DeleteNonCascading", "kind": "Namespace", "name": there }),
+        json!({ "operation": "DeleteInBackground", "kind": "Namespace", "name": elsewhere.replace('/', "%2F") }),
+        json!({ "operation": "MergePatch", "kind": "Namespace", "name": there, "mergePatch": merge }),
+        json!({ "operation": "MergePatch", "kind": "Namespace", "name": namespace, "subresource": "configmaps/there", "mergePatch": merge }),
+        json!({ "operation": "JSONPatch", "kind": "Namespace", "name": there,
+            "jsonPatch": [{ "op": "add", "path": "/data", "value": { "x": "1" } }] }),
+        json!({ "operation": "JQPatch", "kind": "Namespace", "name": there, "jqFilter": ".data.x = \"1\"" }),
+        json!({ "operation": "DeleteInBackground", "kind": "Secret", "namespace": there, "name": ".." }),
+        json!({ "operation": "Create", "object": {
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": elsewhere } } }),
+        json!({ "operation": "CreateOrUpdate", "object": {
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": there } } }),
+        json!({ "operation": "Apply", "object": {
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": there } } }),
+    ];
+    let before = ["there", "other"].map(|name| site.map(name));
+    for bad in bad {
+        let (mut operator, error) =
+            site.fail(&documents(&[good.clone(), bad.clone(), good.clone()]));
+        assert!(
+            error.contains("can't validate document 2"),
+            "{bad}: {error}"
+        );
+        assert!(
+            error.contains("must not be \".\" or \"..\""),
+            "{bad}: {error}"
+        );
+        assert!(operator.is_running());
+        assert_eq!(
+            ["there", "other"].map(|name| site.map(name)),
+            before,
+            "{bad}"
+        );
+    }
+}
+
 #[test]
 fn a_failed_operation_is_named_and_the_others_are_carried_out() {
     let site = Site::new("failing");
