@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::jq::Filter;
 
-pub(crate) use file::File;
+pub(crate) use file::{File, FileError};
 pub(crate) use object::with_version;
 
 /// The manager of fields that are set by `Apply` where the hook names none; the same that the server knows us by otherwise.
