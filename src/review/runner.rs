@@ -30,6 +30,9 @@ pub(crate) const PANICKED: &str = "the operator failed; its log says why";
 /// Object operations that end at the deadline get this time to say so; it is half of the least margin of a review.
 const GRACE: Duration = Duration::from_millis(50);
 
+/// How long beyond the deadline the operations of a hook that failed may take: a handful of calls at five a second.
+const TIME_DESPITE_FAILURE: Duration = Duration::from_secs(5);
+
 /// LIMIT: stack of a thread for object operations: what other threads have that run jq programs.
 const CHANGES_STACK: usize = 2 * 1024 * 1024;
 
@@ -124,11 +127,25 @@ impl Runner {
                 self.count_usage(target, &outcome.usage);
                 // Removing files takes a good part of the time of a short hook, and the caller need not wait for it.
                 afterwards.drop_late(outcome.files.take());
-                let judged = judge(&outcome);
-                judged.and_then(|judged| self.carry_out(target, asked, &outcome).map(|()| judged))
+                // Everything is read before anything is done.
+                let read = judge(&outcome).and_then(|judged| {
+                    let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
+                    Ok((judged, metrics))
+                });
+                match read {
+                    Ok((judged, metrics)) => self
+                        .carry_out(target, asked, &outcome.patches, metrics)
+                        .map(|()| judged),
+                    Err(undecided) => {
+                        self.carry_out_despite(target, asked, &outcome.patches);
+                        Err(undecided)
+                    }
+                }
             }
             Err(undecided) => {
-                self.carry_out_despite(target, asked, &undecided);
+                if let Undecided::Run(RunError { patches, .. }) = &undecided {
+                    self.carry_out_despite(target, asked, &patches.0);
+                }
                 Err(undecided)
             }
         };
@@ -136,15 +153,23 @@ impl Runner {
         judged
     }
 
-    /// What the hook asked for beside its answer. Everything is read before anything is done.
+    /// What the hook asked for beside its answer.
     fn carry_out(
         &self,
         target: &Target,
         asked: &Asked<'_>,
-        outcome: &Outcome,
+        patches: &[u8],
+        metrics: Batch,
     ) -> Result<(), Undecided> {
-        let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
-        self.change_objects(target, asked, &outcome.patches, Scope::All)?;
+        let until = asked.deadline;
+        let (reply, done) = bounded(1);
+        // Whoever waited may have given up.
+        let tell = move |done| drop(reply.send(done));
+        self.change_objects(target, asked, patches, Scope::All, until, tell)
+            .map_err(Undecided::Operations)?;
+        done.recv_deadline(until.checked_add(GRACE).unwrap_or(until))
+            .unwrap_or_else(|_late| Err(late()))
+            .map_err(Undecided::Operations)?;
         // AW-34: a dry run leaves no trace.
         if !asked.dry_run {
             metrics.apply(&target.hook, &self.metrics);
@@ -152,44 +177,60 @@ impl Runner {
         Ok(())
     }
 
-    /// A hook that failed may have left operations that are meant for that case.
-    fn carry_out_despite(&self, target: &Target, asked: &Asked<'_>, undecided: &Undecided) {
-        let Undecided::Run(RunError { patches, .. }) = undecided else {
-            return;
+    /// A hook that failed may have left operations that are meant for that case. The answer waits for them while there is time; a
+    /// hook that was ended at its deadline has none left, and so they may go on behind the answer.
+    fn carry_out_despite(&self, target: &Target, asked: &Asked<'_>, patches: &[u8]) {
+        let until = asked.deadline.max(Instant::now());
+        let until = until.checked_add(TIME_DESPITE_FAILURE).unwrap_or(until);
+        let (reply, done) = bounded(1);
+        let (hook, binding) = (target.hook.clone(), target.binding.clone());
+        let uid = asked.uid.to_owned();
+        let tell = move |done: Result<(), Undone>| {
+            if let Err(undone) = done {
+                let error = Undecided::Operations(undone);
+                warn!(
+                    hook = hook.as_str(), binding = binding.as_str(), uid = uid.as_str(), error:% = error;
+                    "object operations of a failed run are not all carried out"
+                );
+            }
+            let _ = reply.send(());
         };
-        let changed = self.change_objects(target, asked, &patches.0, Scope::DespiteFailure);
-        if let Err(error) = changed {
-            warn!(
-                hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid, error:% = error;
-                "object operations of a failed run are not all carried out"
-            );
+        let begun = self.change_objects(target, asked, patches, Scope::DespiteFailure, until, tell);
+        match begun {
+            Ok(()) => drop(done.recv_deadline(asked.deadline)),
+            Err(undone) => warn!(
+                hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid,
+                error:% = Undecided::Operations(undone); "object operations of a failed run are not carried out"
+            ),
         }
     }
 
     /// AW-34: a dry run changes nothing, whatever the hook wrote.
     ///
     /// On a thread of its own, because a program in an operation may run for ever and the answer may not. Few hooks write operations.
+    /// `tell` gets the end of it, if it was begun.
     fn change_objects(
         &self,
         target: &Target,
         asked: &Asked<'_>,
         file: &[u8],
         scope: Scope,
-    ) -> Result<(), Undecided> {
+        until: Instant,
+        tell: impl FnOnce(Result<(), Undone>) + Send + 'static,
+    ) -> Result<(), Undone> {
         if file.is_empty() {
+            tell(Ok(()));
             return Ok(());
         }
         let scope = if asked.dry_run { Scope::Check } else { scope };
-        let until = asked.deadline;
-        let turn = self
-            .changes
-            .take(until)
-            .map_err(|_refused| Undecided::Operations(late()))?;
-        let (reply, done) = bounded(1);
+        let turns = Arc::clone(&self.changes);
         let operations = Arc::clone(&self.operations);
         let (file, hook, binding) = (file.to_vec(), target.hook.clone(), target.binding.clone());
         let work = move || {
-            let _turn = turn;
+            // Here, so that nobody who has to answer waits for a turn longer than for the answer.
+            let Ok(_turn) = turns.take(until) else {
+                return tell(Err(late()));
+            };
             let order = Order {
                 file: &file,
                 scope,
@@ -197,16 +238,14 @@ impl Runner {
                 hook: &hook,
                 binding: &binding,
             };
-            // Whoever waited may have given up.
-            let _ = reply.send(operations.perform(&order));
+            tell(operations.perform(&order));
         };
-        threads::spawn_short("operations", CHANGES_STACK, work).map_err(|error| {
-            let reason = format!("cannot start a thread for object operations: {error}");
-            Undecided::Operations(Undone::Failed(reason))
-        })?;
-        let done = done.recv_deadline(until.checked_add(GRACE).unwrap_or(until));
-        done.unwrap_or_else(|_late| Err(late()))
-            .map_err(Undecided::Operations)
+        match threads::spawn_short("operations", CHANGES_STACK, work) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Undone::Failed(format!(
+                "cannot start a thread for object operations: {error}"
+            ))),
+        }
     }
 
     fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {

@@ -165,6 +165,24 @@ fn a_failed_hook_changes_only_what_it_marked() {
     assert_eq!(site.map("there")["data"], json!({ "marked": "1" }));
 }
 
+#[test]
+fn a_hook_whose_metrics_cannot_be_read_changes_what_it_marked() {
+    let site = Site::new("marked-metrics");
+    site.create_map("there", &json!({}));
+    let plain = json!({ "mergePatch": { "data": { "plain": "1" } } });
+    let marked = json!({ "mergePatch": { "data": { "marked": "1" } }, "ignoreHookError": true });
+    site.hook_that(
+        &documents(&[
+            site.on("MergePatch", "there", &plain),
+            site.on("MergePatch", "there", &marked),
+        ]),
+        "echo nonsense >\"$METRICS_PATH\"",
+    );
+    let operator = site.env.start();
+    operator.wait_log("the failed run", is_failed_run);
+    assert_eq!(site.map("there")["data"], json!({ "marked": "1" }));
+}
+
 /// T16: through every operation, and through every way to fail.
 #[test]
 fn a_value_of_a_secret_is_never_in_the_log() {
@@ -219,13 +237,20 @@ fn a_value_of_a_secret_is_never_in_the_log() {
         }
     }
     drop(operator);
-    // A document that cannot be read at all.
-    let (operator, error) = site.fail(&format!(
-        "operation: Create\nobject:\n  data: {{k: {MARKER}\n"
-    ));
-    assert!(error.contains("document 1 cannot be read"), "{error}");
-    for line in operator.log_lines() {
-        assert!(!line.contains(MARKER), "{}", line.text);
+    // Documents that cannot be read at all: the reader of YAML may quote what it does not understand.
+    for object in [
+        format!("  data: {{k: {MARKER}\n"),
+        format!("  data: {{k: !!int {MARKER}}}\n"),
+        format!("  data: {{k: !!{MARKER} x}}\n"),
+        format!("  data: {{k: *{MARKER}}}\n"),
+        format!("  data: {{{MARKER}: 1, {MARKER}: 2}}\n"),
+        format!("  data: {{k: \"{MARKER}\\q\"}}\n"),
+    ] {
+        let (operator, error) = site.fail(&format!("operation: Create\nobject:\n{object}"));
+        assert!(error.contains("document 1 cannot be read: YAML"), "{error}");
+        for line in operator.log_lines() {
+            assert!(!line.contains(MARKER), "{}", line.text);
+        }
     }
 }
 
