@@ -134,7 +134,7 @@ impl Runner {
                 });
                 match read {
                     Ok((judged, metrics)) => self
-                        .carry_out(target, asked, &outcome.patches, metrics)
+                        .carry_out(target, asked, &outcome.patches, &metrics)
                         .map(|()| judged),
                     Err(undecided) => {
                         self.carry_out_despite(target, asked, &outcome.patches);
@@ -159,7 +159,7 @@ impl Runner {
         target: &Target,
         asked: &Asked<'_>,
         patches: &[u8],
-        metrics: Batch,
+        metrics: &Batch,
     ) -> Result<(), Undecided> {
         let until = asked.deadline;
         let (reply, done) = bounded(1);

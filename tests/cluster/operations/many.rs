@@ -40,7 +40,7 @@ fn thousands_of_patches_take_little_memory_and_every_failure_is_named() {
     let operator = site.env.start();
     operator.wait_alive();
     let before = operator.rss_kib();
-    let line = operator.wait_log_for("the failed run", Duration::from_secs(120), is_failed_run);
+    let line = operator.wait_log_for("the failed run", Duration::from_secs(240), is_failed_run);
     let after = operator.rss_kib();
     let error = line.label("error").unwrap();
     assert!(error.starts_with("100 errors occurred:\n"), "{error}");
