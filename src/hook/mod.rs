@@ -10,6 +10,7 @@ pub(crate) mod context;
 pub(crate) mod conversion;
 pub(crate) mod crontab;
 mod discover;
+pub(crate) mod explain;
 pub(crate) mod json_patch;
 pub(crate) mod metric;
 mod name;

@@ -47,6 +47,7 @@ impl Operator {
         let Some(monitors) = self.monitors.clone() else {
             return Ok(());
         };
+        let overlays = monitors.clone();
         let paces = self
             .paces
             .get_or_insert_with(|| webhook::Paces::new(registry));
@@ -58,6 +59,7 @@ impl Operator {
             readiness: Arc::clone(&self.readiness),
             metrics: Arc::clone(&self.metrics),
             snapshots: Arc::new(move |id| monitors.snapshot(id)),
+            overlaid: Arc::new(move |id, proposal| overlays.overlaid(id, proposal)),
             operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             events: self.events.clone(),
         };

@@ -39,7 +39,7 @@ use crate::message::Event;
 use crate::metrics::Metrics;
 use crate::operation::Perform;
 pub(crate) use crate::review::Paces;
-use crate::review::{ReadSnapshot, Runner, Turns};
+use crate::review::{ReadOverlaid, ReadSnapshot, Runner, Turns};
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -119,6 +119,7 @@ pub(crate) struct Parts {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) overlaid: ReadOverlaid,
     pub(crate) operations: Arc<dyn Perform>,
     pub(crate) events: Sender<Event>,
 }
@@ -440,6 +441,7 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
         executor: parts.executor.clone(),
         metrics: Arc::clone(&parts.metrics),
         snapshots: Arc::clone(&parts.snapshots),
+        overlaid: Arc::clone(&parts.overlaid),
         operations: Arc::clone(&parts.operations),
         changes: Turns::new(plan.max_hooks),
         proxy_hook_json: plan.proxy_hook_json,

@@ -35,6 +35,8 @@ mod metrics;
 mod operations;
 /// An API server that is away.
 mod outage;
+/// Snapshots as they would be.
+mod overlay;
 /// Many reviews at once, and the end.
 mod parallel;
 /// The harness's own part that needs a control plane.
