@@ -202,6 +202,13 @@ impl Registry {
         Some((hook, binding))
     }
 
+    /// Whether any hook is asked for reviews.
+    pub(crate) fn is_reviewing(&self) -> bool {
+        let watched = self.hooks.iter().flat_map(|hook| &hook.config.kubernetes);
+        let mut watched = watched.filter(|binding| binding.webhook_validation.is_some());
+        !self.routes.is_empty() || watched.next().is_some()
+    }
+
     /// Indexes of the hooks to run at start: by their order, hooks of the same order as they stand.
     pub(crate) fn on_startup(&self) -> Vec<usize> {
         let mut hooks: Vec<(i64, usize)> = self

@@ -107,7 +107,6 @@ pub(crate) struct Verdict {
     pub(crate) reason: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: BTreeMap<String, String>,
-    /// In which part of its work the hook decided, as it wrote it.
     pub(crate) phase: Option<String>,
     /// None also for a patch without operations, and for a denial.
     pub(crate) patch: Option<Patch>,

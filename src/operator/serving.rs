@@ -15,7 +15,7 @@ use crate::threads;
 /// The servers that these hooks need.
 pub(super) fn purposes(registry: &Registry) -> Vec<Purpose> {
     let converts = |hook: &crate::hook::Hook| !hook.config.conversions.is_empty();
-    let admission = (!registry.routes.is_empty()).then_some(Purpose::Admission);
+    let admission = registry.is_reviewing().then_some(Purpose::Admission);
     let conversion = registry
         .hooks
         .iter()
@@ -90,6 +90,7 @@ fn announcement(settings: &Settings, address: webhook::Address) -> webhook::Anno
             settings::FailurePolicy::Fail => "Fail",
             settings::FailurePolicy::Ignore => "Ignore",
         },
+        validation_path: settings.registration.validation_path.clone(),
     }
 }
 

@@ -58,6 +58,21 @@ impl Webhook {
         }
     }
 
+    /// The review of what a kubernetes binding watches, asked for by its `webhookValidation`.
+    pub(crate) fn of_watched(
+        index: usize,
+        hook: &Hook,
+        binding: AdmissionBinding,
+        paces: &Paces,
+    ) -> Webhook {
+        let (included, overlay) = (&binding.include_snapshots_from, binding.overlay.as_ref());
+        Webhook {
+            kind: AdmissionKind::Validating,
+            target: Target::new(index, hook, &binding.name, included, overlay, paces),
+            binding,
+        }
+    }
+
     /// What can be said without the hook.
     pub(crate) fn screen(&self, question: &Question) -> Option<Answer> {
         if !self.binding.validate_structure {

@@ -173,8 +173,16 @@ impl Webhook {
         let (callers, runner) = prepare(&parts, &plan)?;
         let turns = Turns::new(plan.max_hooks);
         let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
-        let respond = Admission::new(registry, &parts.paces, callers, turns, runner, readiness);
-        let kept = Configurations::new(parts.client.clone(), Arc::clone(registry), announcement);
+        let kept = Configurations::new(parts.client.clone(), registry, announcement, &parts.paces);
+        let respond = Admission::new(
+            registry,
+            &parts.paces,
+            kept.validators(),
+            callers,
+            turns,
+            runner,
+            readiness,
+        );
         let webhook = Webhook {
             purpose: Purpose::Admission,
             parts,

@@ -43,6 +43,8 @@ mod parallel;
 mod plane;
 /// The webhook port as callers see it.
 mod protocol;
+/// What a user reads of a failure.
+mod reasons;
 /// What the operator registers, and keeps registered.
 mod registration;
 /// HUP with webhooks.
@@ -51,5 +53,7 @@ mod reload;
 mod secrecy;
 /// An API server that comes and goes.
 mod start;
+/// Reviews that come from what hooks watch.
+mod validation;
 /// Hooks that watch the cluster.
 mod watching;
