@@ -27,6 +27,8 @@ mod dropin;
 mod e2e;
 /// Hooks that do not end.
 mod hanging;
+/// The HAProxy example.
+mod haproxy;
 /// Requests that come all the time.
 mod load;
 /// What hooks and the operator itself record.
