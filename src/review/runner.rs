@@ -16,7 +16,7 @@ use super::sight::{Proposed, ReadOverlaid, ReadSnapshot, Shown, Sight};
 use super::turns::Turns;
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
 use crate::hook::context::{BindingContext, Reason, write_contexts};
-use crate::hook::explain::{Errors, Overlay};
+use crate::hook::explain::{ErrorSource, Errors, Overlay};
 use crate::hook::metric::{Batch, MetricError};
 use crate::hook::response::ResponseError;
 use crate::hook::{Hook, Registry};
@@ -221,6 +221,9 @@ impl Runner {
             ("uid", asked.uid),
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
+        let listens = asked
+            .errors
+            .is_some_and(|errors| errors.from > ErrorSource::Response);
         // Read now, so that the hook sees what is true at the moment of its decision.
         let sight = Sight::read(
             &target.snapshots,
@@ -246,7 +249,9 @@ impl Runner {
             output: &mut |stream, text| match stream {
                 Stream::Stdout => output.stdout(text),
                 Stream::Stderr => {
-                    marks.hear(text);
+                    if listens {
+                        marks.hear(text);
+                    }
                     output.stderr(text);
                 }
             },
