@@ -383,3 +383,39 @@ fn a_custom_resource_with_an_irregular_plural_is_overlaid() {
         json!([])
     );
 }
+
+/// Before the name is made there is only its beginning, which may be somebody's name: nobody is replaced.
+#[test]
+fn a_mutating_hook_sees_an_object_whose_name_is_still_to_be_made() {
+    let stage = Stage::new("unnamed");
+    let kept = json!({ "labelSelector": { "matchLabels": { "kept": "yes" } } });
+    let mut more = stage.binding(
+        "unnamed",
+        &json!({ "includeSnapshotsFrom": ["maps"], "overlay": true }),
+    );
+    more["labelSelector"] = json!({ "matchLabels": { "kept": "yes" } });
+    let config = json!({
+        "configVersion": "v1", "kubernetes": [watching(&stage, "maps", "v1", "ConfigMap", &kept)], "kubernetesMutating": [more],
+    });
+    let body = format!(
+        "cp \"$BINDING_CONTEXT_PATH\" '{}-unnamed-CREATE'\necho '{{\"allowed\": true}}' >\"$VALIDATING_RESPONSE_PATH\"",
+        journal(&stage)
+    );
+    let stage = stage.script("unnamed.sh", &crate::support::stage::script(&config, &body));
+    let mut object = crate::support::stage::config_map("web", &json!({}));
+    object["metadata"]["labels"] = json!({ "kept": "yes" });
+    assert_eq!(stage.api.create(&stage.config_maps(), &object).status, 201);
+    let _operator = stage.start();
+    object["metadata"] = json!({ "generateName": "web", "labels": { "kept": "yes" } });
+    let answer = stage.api.create(&stage.config_maps(), &object);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let read = context(&stage, "unnamed", "CREATE");
+    let maps = &read["snapshots"]["maps"];
+    assert_eq!(maps.as_array().unwrap().len(), 2, "{maps}");
+    assert_eq!(maps[0]["object"]["metadata"]["name"], "web");
+    assert_eq!(
+        (&maps[1]["proposed"], &maps[1]["generated"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(maps[1]["object"]["metadata"]["generateName"], "web");
+}
