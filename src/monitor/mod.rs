@@ -12,6 +12,7 @@ mod binding;
 mod error;
 mod gate;
 mod namespaces;
+pub(crate) mod overlay;
 mod plan;
 mod progress;
 mod store;
@@ -38,7 +39,7 @@ use self::writer::Writer;
 use crate::hook::Registry;
 use crate::hook::binding::KubernetesBinding;
 use crate::kube::{Client, Discovery, Ground, Resource, Selection, Sink, Tempo, Watcher};
-use crate::message::{BindingId, Event, Operations, Snapshot, SnapshotView};
+use crate::message::{BindingId, Event, Operations, Overlaid, Proposal, Snapshot, SnapshotView};
 use crate::metrics::Metrics;
 use crate::threads;
 
@@ -144,6 +145,16 @@ impl Monitors {
         match self.shared.enabled(id) {
             Some(monitor) => monitor.read(false),
             None => Vec::new(),
+        }
+    }
+
+    /// The objects of a binding as they would be if a request were carried out. The error says why that cannot be shown.
+    pub(crate) fn overlaid(&self, id: BindingId, proposal: &Proposal) -> Result<Overlaid, String> {
+        match self.shared.enabled(id) {
+            Some(monitor) => monitor
+                .overlaid(proposal)
+                .map_err(|unfit| unfit.to_string()),
+            None => Ok(Overlaid::default()),
         }
     }
 

@@ -281,6 +281,7 @@ pub(super) fn write_causes(
         .map(|(cause, snapshots)| BindingContext {
             reason: reason(hook, cause, copies),
             snapshots,
+            overlay: None,
         })
         .collect();
     write_contexts(file, &contexts)

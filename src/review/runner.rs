@@ -11,14 +11,16 @@ use crossbeam_channel::bounded;
 use log::warn;
 
 use super::afterwards::Afterwards;
+use super::reason::{Marks, Words};
+use super::sight::{Proposed, ReadOverlaid, ReadSnapshot, Shown, Sight};
 use super::turns::Turns;
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
-use crate::hook::context::{self, BindingContext, Reason, write_contexts};
+use crate::hook::context::{BindingContext, Reason, write_contexts};
+use crate::hook::explain::{ErrorSource, Errors, Overlay};
 use crate::hook::metric::{Batch, MetricError};
 use crate::hook::response::ResponseError;
 use crate::hook::{Hook, Registry};
 use crate::logger::HookLog;
-use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
 use crate::operation::{Order, Perform, Scope, Undone};
 use crate::pace::Pace;
@@ -35,9 +37,6 @@ const TIME_DESPITE_FAILURE: Duration = Duration::from_secs(5);
 
 /// LIMIT: stack of a thread for object operations: what other threads have that run jq programs.
 const CHANGES_STACK: usize = 2 * 1024 * 1024;
-
-/// Reads the objects of a kubernetes binding at this moment.
-pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
 
 /// The rate limit of each hook, in hook order; one for all its bindings.
 #[derive(Clone)]
@@ -60,35 +59,26 @@ pub(crate) struct Target {
     pub(crate) hook: String,
     pub(crate) binding: String,
     path: PathBuf,
-    /// The snapshots that the hook gets to see, by name.
-    snapshots: Vec<(String, BindingId)>,
+    /// The snapshots that the hook gets to see.
+    snapshots: Vec<Shown>,
     pace: Option<Arc<Pace>>,
 }
 
 impl Target {
-    /// `included` are the kubernetes bindings whose objects the binding asks for; a group has been expanded into names already
-    /// (SO-46).
+    /// `included` are the kubernetes bindings whose objects the binding asks for.
     pub(crate) fn new(
         index: usize,
         hook: &Hook,
         binding: &str,
         included: &[String],
+        overlay: Option<&Overlay>,
         paces: &Paces,
     ) -> Target {
-        let named = |name: &String| {
-            let mut bindings = hook.config.kubernetes.iter();
-            let position = bindings.position(|known| known.name == *name)?;
-            let id = BindingId {
-                hook: index,
-                binding: position,
-            };
-            Some((name.clone(), id))
-        };
         Target {
             hook: hook.name.clone(),
             binding: binding.to_owned(),
             path: hook.path.clone(),
-            snapshots: included.iter().filter_map(named).collect(),
+            snapshots: Shown::of(index, hook, included, overlay),
             pace: paces.0.get(index).cloned(),
         }
     }
@@ -99,6 +89,7 @@ pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) overlaid: ReadOverlaid,
     /// Carries out what hooks want changed in the cluster.
     pub(crate) operations: Arc<dyn Perform>,
     /// How many of them at one time: a thread that does not end keeps its turn.
@@ -116,9 +107,10 @@ impl Runner {
         judge: impl FnOnce(&Outcome) -> Result<T, Undecided>,
     ) -> Result<T, Undecided> {
         let began = Instant::now();
+        let mut marks = Marks::default();
         let has_turn = |pace: &Arc<Pace>| pace.wait_until(asked.deadline);
         let run = if target.pace.as_ref().is_none_or(has_turn) {
-            self.execute(target, asked)
+            self.execute(target, asked, &mut marks)
         } else {
             Err(Undecided::RateLimit)
         };
@@ -146,10 +138,16 @@ impl Runner {
                 if let Undecided::Run(RunError { patches, .. }) = &undecided {
                     self.carry_out_despite(target, asked, &patches.0);
                 }
-                Err(undecided)
+                Err(explained(undecided, asked.errors, marks))
             }
         };
-        self.count(target, began.elapsed(), judged.is_ok());
+        // A hook that fails on purpose has decided.
+        let decided = match &judged {
+            Ok(_) => true,
+            Err(Undecided::Explained { words, .. }) => words.is_meant,
+            Err(_) => false,
+        };
+        self.count(target, began.elapsed(), decided);
         judged
     }
 
@@ -248,7 +246,12 @@ impl Runner {
         }
     }
 
-    fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {
+    fn execute(
+        &self,
+        target: &Target,
+        asked: &Asked<'_>,
+        marks: &mut Marks,
+    ) -> Result<Outcome, Undecided> {
         let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
         let labels = [
             ("hook", hook),
@@ -257,20 +260,22 @@ impl Runner {
             ("uid", asked.uid),
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
+        let listens = asked
+            .errors
+            .is_some_and(|errors| errors.from > ErrorSource::Response);
         // Read now, so that the hook sees what is true at the moment of its decision.
-        let copies: Vec<(&str, Snapshot)> = target
-            .snapshots
-            .iter()
-            .map(|(name, id)| (name.as_str(), (self.snapshots)(*id)))
-            .collect();
+        let sight = Sight::read(
+            &target.snapshots,
+            asked.proposed.as_ref(),
+            &self.snapshots,
+            &self.overlaid,
+            asked.deadline,
+        )?;
         let mut write_input = |file: &mut dyn std::io::Write| {
-            let snapshots: Vec<context::Snapshot<'_>> = copies
-                .iter()
-                .map(|(name, items)| context::Snapshot { name, items })
-                .collect();
             let context = BindingContext {
                 reason: asked.reason,
-                snapshots: &snapshots,
+                snapshots: &sight.snapshots(),
+                overlay: sight.note(),
             };
             write_contexts(file, &[context])
         };
@@ -282,7 +287,12 @@ impl Runner {
             deadline: Some(asked.deadline),
             output: &mut |stream, text| match stream {
                 Stream::Stdout => output.stdout(text),
-                Stream::Stderr => output.stderr(text),
+                Stream::Stderr => {
+                    if listens {
+                        marks.hear(text);
+                    }
+                    output.stderr(text);
+                }
             },
         });
         output.finish();
@@ -316,6 +326,23 @@ impl Runner {
     }
 }
 
+/// A run that ended by itself may explain itself, as far as its binding lets it.
+fn explained(undecided: Undecided, errors: Option<&Errors>, marks: Marks) -> Undecided {
+    let (error, errors) = match (undecided, errors) {
+        (Undecided::Run(error), Some(errors)) if matches!(error.failure, Failure::Ended(_)) => {
+            (error, errors)
+        }
+        (other, _) => return other,
+    };
+    match marks.words(errors, &error.stderr) {
+        Some(words) => Undecided::Explained {
+            words,
+            error: Box::new(error),
+        },
+        None => Undecided::Run(error),
+    }
+}
+
 fn late() -> Undone {
     Undone::Failed("its object operations were not done by the deadline".to_owned())
 }
@@ -339,6 +366,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) uid: &'a str,
     pub(crate) dry_run: bool,
     pub(crate) deadline: Instant,
+    /// Set when the hook wants to see what the request would change.
+    pub(crate) proposed: Option<Proposed<'a>>,
+    /// What may be told of a failure.
+    pub(crate) errors: Option<&'a Errors>,
 }
 
 /// Why a hook did not decide.
@@ -349,6 +380,13 @@ pub(crate) enum Undecided {
     Response(ResponseError),
     Metrics(MetricError),
     Operations(Undone),
+    /// The cluster could not be shown as it would be.
+    Overlay(String),
+    /// It failed, and its own words for that may be shown.
+    Explained {
+        words: Words,
+        error: Box<RunError>,
+    },
     /// What it answered does not fit the question.
     Unfit(String),
 }
@@ -368,7 +406,8 @@ impl std::fmt::Display for Undecided {
                 "its object operations were cut short, the operator is stopping"
             ),
             Undecided::Operations(Undone::Failed(reason)) => formatter.write_str(reason),
-            Undecided::Unfit(reason) => formatter.write_str(reason),
+            Undecided::Overlay(reason) | Undecided::Unfit(reason) => formatter.write_str(reason),
+            Undecided::Explained { error, .. } => write!(formatter, "{error}"),
         }
     }
 }
@@ -390,7 +429,8 @@ impl Undecided {
             Undecided::Response(_) => "invalid response".to_owned(),
             Undecided::Metrics(_) => "invalid metrics".to_owned(),
             Undecided::Operations(_) => "its object operations failed".to_owned(),
-            Undecided::Unfit(reason) => reason.clone(),
+            Undecided::Overlay(reason) | Undecided::Unfit(reason) => reason.clone(),
+            Undecided::Explained { words, .. } => words.text.clone(),
         }
     }
 }

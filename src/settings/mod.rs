@@ -162,6 +162,8 @@ pub(crate) struct Registration {
     pub(crate) configuration_name: String,
     /// For hooks that do not set `failurePolicy`.
     pub(crate) failure_policy: FailurePolicy,
+    /// The path of reviews that come from kubernetes bindings.
+    pub(crate) validation_path: String,
 }
 
 /// What the API server does with a request when the webhook cannot be asked.
