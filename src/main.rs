@@ -21,6 +21,7 @@ mod logger;
 mod message;
 mod metrics;
 mod monitor;
+mod offline;
 mod operation;
 mod operator;
 mod pace;
