@@ -42,6 +42,8 @@ use settings::{Command, LogFormat, Settings};
 
 /// A full stdout may not hold up the end of the process.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What commands end with that could not do what they were asked.
+const NOT_RUN: u8 = 2;
 /// The log writer only moves bytes.
 const LOG_STACK: usize = 128 * 1024;
 
@@ -62,6 +64,13 @@ fn main() -> ExitCode {
         Ok(Command::Look(looking)) => match inspect::run(&looking) {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => fail(&reason),
+        },
+        Ok(Command::Test(testing)) => match offline::test(&testing) {
+            Ok(code) => ExitCode::from(code),
+            Err(reason) => {
+                fail(&reason);
+                ExitCode::from(NOT_RUN)
+            }
         },
         Err(error) => fail(&error.to_string()),
     }

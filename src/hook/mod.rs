@@ -30,6 +30,7 @@ use log::{error, info, warn};
 pub(crate) use self::binding::Config;
 pub(crate) use self::config::ConfigError;
 pub(crate) use self::route::{Duplicate, Route, normalize};
+pub(crate) use self::schema::did_you_mean;
 
 /// LIMIT: how much of a hook's output an error message repeats; a configuration is rarely longer than a screen or two.
 const SHOWN_OUTPUT: usize = 4 * 1024;
@@ -149,9 +150,19 @@ impl Registry {
             path: walk.path,
             error: walk.error,
         })?;
+        Registry::load_files(&root, paths, run_config, skip_broken)
+    }
+
+    /// The same for hooks that were found already; `root` is what their names are relative to.
+    pub(crate) fn load_files(
+        root: &Path,
+        paths: Vec<PathBuf>,
+        run_config: RunConfig<'_>,
+        skip_broken: bool,
+    ) -> Result<Registry, LoadError> {
         let mut registry = Registry::default();
         for path in paths {
-            let below = path.strip_prefix(&root).unwrap_or(&path);
+            let below = path.strip_prefix(root).unwrap_or(&path);
             let name = below.to_string_lossy().into_owned();
             match load_hook(&name, &path, run_config).and_then(|hook| registry.add(hook)) {
                 Ok(()) => {}

@@ -14,6 +14,7 @@ use super::error::UsageError;
 use super::flag::{self, Flag, IGNORED, Takes, Topic};
 use super::help::{self, COMMANDS};
 use super::look::{Asked, ConfigWords, HookWords, Looking, QueueWords, RawWords};
+use super::testing::{TestWords, Testing};
 use super::{Settings, value};
 
 /// What the program was asked to do.
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     },
     /// Look into a running operator.
     Look(Looking),
+    /// Run the tests of hooks.
+    Test(Box<Testing>),
 }
 
 /// Reads the arguments and the environment of this process.
@@ -131,6 +134,10 @@ pub(crate) fn parse(
         Some(Words::Hook(words)) => look(words.look()),
         Some(Words::Config(words)) => look(words.look()),
         Some(Words::Raw(words)) => look(words.look()),
+        Some(Words::Test(words)) => {
+            let testing = words.testing(settings()?);
+            Ok(Command::Test(Box::new(testing)))
+        }
         Some(Words::DebugOptions(_)) => help::page(Some(command.name)).map(Command::Help),
         Some(Words::Start(_)) | None => Ok(Command::Start(Box::new(settings()?))),
     }
@@ -153,6 +160,7 @@ enum Words {
     Hook(HookWords),
     Config(ConfigWords),
     Raw(RawWords),
+    Test(TestWords),
     DebugOptions(DebugOptionsWords),
 }
 
@@ -202,6 +210,8 @@ pub(super) const WORD_FLAGS: &[WordFlag] = &[
     word_flag("show-empty", "", Some('e'), true),
     word_flag("watch", "", Some('w'), true),
     word_flag("watch-interval", "watchinterval", Some('t'), false),
+    word_flag("run", "", None, false),
+    word_flag("no-skip", "", None, true),
 ];
 
 const fn word_flag(
