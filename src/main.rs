@@ -63,6 +63,15 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => fail(&reason),
         },
+        Ok(Command::Review {
+            reviewing,
+            settings,
+        }) => match offline::review(&reviewing, &settings) {
+            Ok(ending) => ExitCode::from(ending.exit_code()),
+            Err(reason) => undecided(&reason),
+        },
+        // Of these commands 1 says "denied".
+        Err(error) if settings::decides(&settings::arguments()) => undecided(&error.to_string()),
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -104,6 +113,12 @@ fn say(text: &str) -> ExitCode {
 /// Tells a person who waits what for.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The same for a command that ends with 1 when something is denied.
+fn undecided(reason: &str) -> ExitCode {
+    let _ = fail(reason);
+    ExitCode::from(offline::outcome::Ending::Failed.exit_code())
 }
 
 /// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.

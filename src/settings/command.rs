@@ -14,6 +14,7 @@ use super::error::UsageError;
 use super::flag::{self, Flag, IGNORED, Takes, Topic};
 use super::help::{self, COMMANDS};
 use super::look::{Asked, ConfigWords, HookWords, Looking, QueueWords, RawWords};
+use super::review::{ReviewWords, Reviewing};
 use super::{Settings, value};
 
 /// What the program was asked to do.
@@ -35,6 +36,18 @@ pub(crate) enum Command {
     },
     /// Look into a running operator.
     Look(Looking),
+    /// Decide manifests with the hooks and without a cluster.
+    Review {
+        reviewing: Box<Reviewing>,
+        settings: Box<Settings>,
+    },
+}
+
+/// Whether the command is one whose exit code 1 says "denied", so that a mistake in its arguments must be another.
+pub(crate) fn decides(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    let command = words.find(|word| COMMANDS.iter().any(|command| command.name == *word));
+    command.is_some_and(|name| name == "review")
 }
 
 /// Reads the arguments and the environment of this process.
@@ -89,7 +102,7 @@ pub(crate) fn parse(
         return help::page(page).map(Command::Help);
     }
     for (topic, flag, _) in &split.flags {
-        if !command.topics.contains(topic) {
+        if !command.topics.contains(topic) && !command.borrowed.contains(&flag.name) {
             return Err(UsageError::ForeignFlag {
                 flag: flag.name,
                 command: command.name,
@@ -127,6 +140,15 @@ pub(crate) fn parse(
                 settings: Box::new(settings()?),
             })
         }
+        Some(Words::Review(words)) => {
+            let reviewing = words
+                .reviewing()
+                .map_err(|problem| words_error(command.name, problem))?;
+            Ok(Command::Review {
+                reviewing: Box::new(reviewing),
+                settings: Box::new(settings()?),
+            })
+        }
         Some(Words::Queue(words)) => look(words.look()),
         Some(Words::Hook(words)) => look(words.look()),
         Some(Words::Config(words)) => look(words.look()),
@@ -149,6 +171,7 @@ enum Words {
     Start(StartWords),
     Version(VersionWords),
     Resource(ResourceWords),
+    Review(ReviewWords),
     Queue(QueueWords),
     Hook(HookWords),
     Config(ConfigWords),
@@ -202,6 +225,16 @@ pub(super) const WORD_FLAGS: &[WordFlag] = &[
     word_flag("show-empty", "", Some('e'), true),
     word_flag("watch", "", Some('w'), true),
     word_flag("watch-interval", "watchinterval", Some('t'), false),
+    word_flag("filename", "file", Some('f'), false),
+    word_flag("objects", "", None, false),
+    word_flag("old", "", None, false),
+    word_flag("operation", "", None, false),
+    word_flag("subresource", "", None, false),
+    word_flag("user", "as", None, false),
+    word_flag("groups", "as-group", None, false),
+    word_flag("dry-run", "", None, true),
+    word_flag("verbose", "", Some('v'), true),
+    word_flag("allow-unjudged", "", None, true),
 ];
 
 const fn word_flag(

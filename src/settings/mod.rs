@@ -16,6 +16,8 @@ mod error;
 mod flag;
 mod help;
 mod look;
+mod report;
+mod review;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -26,10 +28,12 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, arguments, parse_process, variable};
+pub(crate) use command::{Command, arguments, decides, parse_process, variable};
 pub(crate) use flag::DEFAULT_DEBUG_SOCKET;
 pub(crate) use help::{version, version_text};
 pub(crate) use look::{Form, Look, Looking};
+pub(crate) use report::ReportForm;
+pub(crate) use review::Reviewing;
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,
 /// the operator makes its own certificate.
