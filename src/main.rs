@@ -8,13 +8,6 @@ mod executor;
 mod flow;
 mod hook;
 mod inspect;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "filters are compiled at load and applied by stores"
-    )
-)]
 mod jq;
 mod kube;
 mod logger;
@@ -42,8 +35,6 @@ use settings::{Command, LogFormat, Settings};
 
 /// A full stdout may not hold up the end of the process.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What commands end with that could not do what they were asked.
-const NOT_RUN: u8 = 2;
 /// The log writer only moves bytes.
 const LOG_STACK: usize = 128 * 1024;
 
@@ -67,11 +58,17 @@ fn main() -> ExitCode {
         },
         Ok(Command::Test(testing)) => match offline::test(&testing) {
             Ok(code) => ExitCode::from(code),
-            Err(reason) => {
-                fail(&reason);
-                ExitCode::from(NOT_RUN)
-            }
+            Err(reason) => undecided(&reason),
         },
+        Ok(Command::Review {
+            reviewing,
+            settings,
+        }) => match offline::review(&reviewing, &settings) {
+            Ok(ending) => ExitCode::from(ending.exit_code()),
+            Err(reason) => undecided(&reason),
+        },
+        // Of these commands 1 says "denied".
+        Err(error) if settings::decides(&settings::arguments()) => undecided(&error.to_string()),
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -113,6 +110,12 @@ fn say(text: &str) -> ExitCode {
 /// Tells a person who waits what for.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The same for a command that ends with 1 when something is denied.
+fn undecided(reason: &str) -> ExitCode {
+    let _ = fail(reason);
+    ExitCode::from(offline::outcome::Ending::Failed.exit_code())
 }
 
 /// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.

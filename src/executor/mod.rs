@@ -406,14 +406,18 @@ impl Executor {
 /// Puts a fresh run of this program, with these arguments, in the place of this process: same number, same environment, same output.
 /// Everything else ends with it. Returns only if that is impossible.
 pub(crate) fn replace_process(arguments: &[OsString]) -> io::Error {
-    // The link that the system keeps works also when the file was replaced, but the process would be called `exe`.
-    let program = std::env::current_exe().ok().filter(|path| path.exists());
-    let program = program.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
-    let mut command = new_command(&program);
+    let mut command = new_command(&own_program());
     if let Some((name, rest)) = arguments.split_first() {
         command.arg0(name).args(rest);
     }
     command.exec()
+}
+
+/// The file of this program. The link that the system keeps works also when the file was replaced, but the process would be called
+/// `exe`.
+pub(crate) fn own_program() -> PathBuf {
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    program.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]

@@ -124,6 +124,22 @@ impl LabelSelector {
         Value::Object(object)
     }
 
+    /// Whether an object with these labels is selected. As for the API server, `NotIn` takes an object without the label.
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+        self.match_labels.iter().all(equal)
+            && self.match_expressions.iter().all(|requirement| {
+                let value = labels.get(&requirement.key);
+                let listed = value.is_some_and(|value| requirement.values.contains(value));
+                match requirement.operator {
+                    LabelOperator::In => listed,
+                    LabelOperator::NotIn => !listed,
+                    LabelOperator::Exists => value.is_some(),
+                    LabelOperator::DoesNotExist => value.is_none(),
+                }
+            })
+    }
+
     /// What the API server would refuse about this selector; the first thing found.
     pub(crate) fn problem(&self) -> Option<String> {
         for (key, value) in &self.match_labels {

@@ -108,6 +108,7 @@ impl Review<'_> {
                     namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
                     "Hook failed, the request is denied"
                 );
+                runner.tell(&undecided);
                 failed(hook, &undecided.reason(limit))
             }
         }

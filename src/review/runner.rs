@@ -36,6 +36,9 @@ const CHANGES_STACK: usize = 2 * 1024 * 1024;
 /// Reads the objects of a kubernetes binding at this moment.
 pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
 
+/// Hears, as it comes, what a hook prints and why it did not decide.
+pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// The rate limit of each hook, in hook order; one for all its bindings.
 #[derive(Clone)]
 pub(crate) struct Paces(Vec<Arc<Pace>>);
@@ -49,6 +52,11 @@ impl Paces {
             Arc::new(Pace::every(interval, burst))
         };
         Paces(registry.hooks.iter().map(pace).collect())
+    }
+
+    /// Hooks without any limit, for whoever asks them about no cluster.
+    pub(crate) fn unlimited() -> Paces {
+        Paces(Vec::new())
     }
 }
 
@@ -101,9 +109,18 @@ pub(crate) struct Runner {
     /// How many of them at one time: a thread that does not end keeps its turn.
     pub(crate) changes: Arc<Turns>,
     pub(crate) proxy_hook_json: bool,
+    /// Somebody who wants to hear the hook beside the log.
+    pub(crate) listener: Option<Listener>,
 }
 
 impl Runner {
+    /// Tells whoever listens.
+    pub(super) fn tell(&self, words: &dyn std::fmt::Display) {
+        if let Some(listener) = &self.listener {
+            listener(&words.to_string());
+        }
+    }
+
     /// Waits for the hook's turn, runs it once and hands what it left to `judge`; counts the run as failed if that fails.
     pub(crate) fn run<T>(
         &self,
@@ -241,9 +258,12 @@ impl Runner {
             kind: asked.kind,
             write_input: &mut write_input,
             deadline: Some(asked.deadline),
-            output: &mut |stream, text| match stream {
-                Stream::Stdout => output.stdout(text),
-                Stream::Stderr => output.stderr(text),
+            output: &mut |stream, text| {
+                self.tell(&String::from_utf8_lossy(text));
+                match stream {
+                    Stream::Stdout => output.stdout(text),
+                    Stream::Stderr => output.stderr(text),
+                }
             },
         });
         output.finish();

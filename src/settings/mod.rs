@@ -17,6 +17,7 @@ mod flag;
 mod help;
 mod look;
 mod report;
+mod review;
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -28,11 +29,12 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, arguments, parse_process, variable};
+pub(crate) use command::{Command, arguments, decides, parse_process, variable};
 pub(crate) use flag::DEFAULT_DEBUG_SOCKET;
 pub(crate) use help::{version, version_text};
 pub(crate) use look::{Form, Look, Looking};
 pub(crate) use report::ReportForm;
+pub(crate) use review::Reviewing;
 pub(crate) use testing::Testing;
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::json::pretty;
 use super::{Case, Cases, Status, moment};
@@ -103,14 +103,12 @@ fn result(case: &Case, rule: usize, level: &str, text: &str) -> Value {
 }
 
 fn location(case: &Case) -> Value {
-    let mut artifact = json!({"uri": uri(&case.file)});
-    if !case.file.starts_with('/') {
-        artifact["uriBaseId"] = json!(ROOT);
-    }
-    let mut place = json!({"artifactLocation": artifact});
-    if case.line > 0 {
-        place["region"] = json!({"startLine": case.line});
-    }
+    let base = (!case.file.starts_with('/')).then_some(ROOT);
+    let mut artifact = Map::from_iter([("uri".to_owned(), json!(uri(&case.file)))]);
+    artifact.extend(base.map(|base| ("uriBaseId".to_owned(), json!(base))));
+    let mut place = Map::from_iter([("artifactLocation".to_owned(), Value::Object(artifact))]);
+    let region = (case.line > 0).then(|| json!({"startLine": case.line}));
+    place.extend(region.map(|region| ("region".to_owned(), region)));
     json!({"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": case.name}]})
 }
 

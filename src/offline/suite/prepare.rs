@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
+use super::super::kinds::Kinds;
 use super::super::report::{Case, Status, shown_path};
 use super::bench::Bench;
 use super::fields::Fault;
@@ -77,10 +78,11 @@ impl Round<'_> {
             load(&executor, &hook, &name)
         })?;
         let place = place(self.tmp_dir);
+        let kinds = Arc::new(Kinds::new(std::iter::empty()));
         for ((pair, suite), loaded) in suites.iter().zip(loaded) {
             let registry = loaded.unwrap_or_else(|| Err("its thread ended".to_owned()));
             for case in &suite.cases {
-                planned.push(plan_case(pair, suite, case, &registry, &place));
+                planned.push(plan_case(pair, suite, case, &registry, &place, &kinds));
             }
         }
         Ok(planned)
@@ -124,7 +126,7 @@ fn load(executor: &Executor, hook: &Path, name: &str) -> Result<Arc<Registry>, S
             stderr: captured.stderr.into_bytes(),
         })
     };
-    Registry::load_files(root, vec![hook.to_owned()], &run_config, false)
+    Registry::load_files(root, vec![hook.to_owned()], &run_config, &|_| Ok(()), false)
         .map(Arc::new)
         .map_err(|error| error.to_string())
 }
@@ -135,6 +137,7 @@ fn plan_case(
     test: &TestCase,
     registry: &Result<Arc<Registry>, String>,
     place: &Path,
+    kinds: &Arc<Kinds>,
 ) -> Planned {
     let mut case = blank(pair, &test.name, test.line);
     let mut ended = |status: Status, message: String| {
@@ -181,6 +184,7 @@ fn plan_case(
                 aim,
                 snapshots,
                 bench,
+                kinds: Arc::clone(kinds),
             })),
         },
         Err(error) => ended(

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::kinds::{Gvk, Kinds};
 use super::super::outcome::Operation;
 use super::file::Request;
 use crate::hook::binding::AdmissionBinding;
@@ -13,27 +14,19 @@ use crate::hook::binding::AdmissionBinding;
 pub(super) const UID: &str = "00000000-0000-4000-8000-000000000001";
 
 /// The whole review as bytes. `object` is what is asked about, which may be a later state of the case's own.
-pub(super) fn review(
-    request: &Request,
-    object: Option<&Value>,
-    binding: &AdmissionBinding,
-) -> Vec<u8> {
+pub(super) fn review(request: &Request, object: Option<&Value>, kinds: &Kinds) -> Vec<u8> {
     let subject = object.or(request.old_object.as_ref());
     let text = |path: &str| {
         let found = subject.and_then(|subject| subject.pointer(path));
         found.and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let api_version = text("/apiVersion");
-    let (group, version) = match api_version.split_once('/') {
-        Some((group, version)) => (group, version),
-        None => ("", api_version.as_str()),
-    };
-    let kind_name = text("/kind");
-    let plural = match &request.resource {
-        Some(resource) => resource.clone(),
-        None => plural(&kind_name, binding),
-    };
-    let kind = json!({"group": group, "version": version, "kind": kind_name});
+    let Gvk {
+        group,
+        version,
+        kind,
+    } = Gvk::new(&text("/apiVersion"), &text("/kind"));
+    let (_, plural) = resource(request, object, kinds);
+    let kind = json!({"group": group, "version": version, "kind": kind});
     let resource = json!({"group": group, "version": version, "resource": plural});
     let mut asked = json!({
         "uid": UID,
@@ -91,29 +84,60 @@ fn options(operation: Operation) -> Value {
     json!({"apiVersion": "meta.k8s.io/v1", "kind": kind})
 }
 
-/// The plural of a kind: the one of the binding's rules that begins like it, or what English makes of it.
-fn plural(kind: &str, binding: &AdmissionBinding) -> String {
+/// Group and plural of what is asked about. A kind that nobody knows has the plural that English would give it, unless the case names
+/// another.
+pub(super) fn resource(
+    request: &Request,
+    object: Option<&Value>,
+    kinds: &Kinds,
+) -> (String, String) {
+    let subject = object.or(request.old_object.as_ref());
+    let text = |key: &str| {
+        let found = subject.and_then(|subject| subject.get(key));
+        found.and_then(Value::as_str).unwrap_or_default()
+    };
+    let gvk = Gvk::new(text("apiVersion"), text("kind"));
+    let plural = match (&request.resource, kinds.of_object(&gvk)) {
+        (Some(named), _) => named.clone(),
+        (None, Some(known)) => known.plural.clone(),
+        (None, None) => plural(&gvk.kind),
+    };
+    (gvk.group, plural)
+}
+
+fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
-    let stem = lower.strip_suffix('y').unwrap_or(&lower);
-    let named = binding
-        .rules
-        .iter()
-        .flat_map(|rule| &rule.resources)
-        .filter_map(|resource| resource.split('/').next())
-        .find(|resource| {
-            let ending = resource.strip_prefix(stem).unwrap_or("none");
-            !stem.is_empty() && ["", "s", "es", "ies", "ys", "y"].contains(&ending)
-        });
-    if let Some(resource) = named {
-        return resource.to_owned();
+    let vowels = ["ay", "ey", "oy", "uy"];
+    match (lower.strip_suffix('y'), lower.chars().last()) {
+        (Some(stem), _) if !vowels.iter().any(|vowel| lower.ends_with(vowel)) => {
+            format!("{stem}ies")
+        }
+        (_, Some('s' | 'x')) => format!("{lower}es"),
+        (_, Some(_)) => format!("{lower}s"),
+        (_, None) => lower,
     }
-    let is_vowel_before_y = ["ay", "ey", "oy", "uy"]
-        .iter()
-        .any(|ending| lower.ends_with(ending));
-    match lower.chars().last() {
-        Some('y') if !is_vowel_before_y => format!("{stem}ies"),
-        Some('s' | 'x') => format!("{lower}es"),
-        Some(_) => format!("{lower}s"),
-        None => lower,
-    }
+}
+
+/// Whether a rule of the binding is about such requests at all. Versions, scopes and selectors are not looked at: they depend on the
+/// cluster, and `review` is there for that.
+pub(super) fn is_asked(
+    request: &Request,
+    group: &str,
+    plural: &str,
+    binding: &AdmissionBinding,
+    kinds: &Kinds,
+) -> bool {
+    let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
+    let named = |resource: &String| {
+        let (name, sub) = resource.split_once('/').unwrap_or((resource, ""));
+        let known = kinds.lookup(name, None).map(|known| known.plural.as_str());
+        let is_name = name == "*" || name == plural || known == Some(plural);
+        let is_sub = sub == request.sub_resource || sub == "*" || resource == "*/*";
+        is_name && is_sub
+    };
+    binding.rules.iter().any(|rule| {
+        has(&rule.api_groups, group)
+            && has(&rule.operations, request.operation.as_str())
+            && rule.resources.iter().any(named)
+    })
 }

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
+use super::super::kinds::Kinds;
 use super::bench::Bench;
 use super::check::{self, Flaw};
 use super::convert;
@@ -33,6 +34,7 @@ pub(super) struct Work {
     pub(super) aim: Aim,
     pub(super) snapshots: Snapshots,
     pub(super) bench: Bench,
+    pub(super) kinds: Arc<Kinds>,
 }
 
 /// How a case ended.
@@ -134,9 +136,17 @@ impl Work {
         let found = route.and_then(|route| Some((route, self.registry.admission(route)?.1)));
         let (route, binding) = found.ok_or("the binding is gone")?;
         let object = object.or(request.object.as_ref());
-        let question = Question::parse(request::review(request, object, binding))
+        let (group, plural) = request::resource(request, object, &self.kinds);
+        if !request::is_asked(request, &group, &plural, binding, &self.kinds) {
+            let operation = request.operation.as_str();
+            return Err(format!(
+                "no rule of {} asks for {operation} of {plural} in the group {group:?}, so the API server would not call the hook",
+                binding.name
+            ));
+        }
+        let question = Question::parse(request::review(request, object, &self.kinds))
             .map_err(|error| error.to_string())?;
-        let webhook = Webhook::new(route, stage.hook, binding, &Paces::new(&self.registry));
+        let webhook = Webhook::new(route, stage.hook, binding, &Paces::unlimited());
         let copies = self.snapshots.clone();
         let runner = Runner {
             executor: stage.executor.clone(),
@@ -145,6 +155,7 @@ impl Work {
             operations: Arc::new(NoCluster),
             changes: Turns::new(1),
             proxy_hook_json: false,
+            listener: None,
         };
         let configured = Duration::from_secs(u64::from(binding.timeout_seconds));
         let limit = review::time_limit(None, configured);
