@@ -259,7 +259,7 @@ fn a_name_cannot_move_the_cursor() {
 }
 
 #[test]
-fn the_reports_of_a_review_point_at_the_line_of_each_object_in_a_file_of_many() {
+fn the_reports_of_a_review_point_at_the_line_of_the_field_in_a_file_of_many_objects() {
     let env = Env::new();
     let map = |name: &str| {
         format!(
@@ -275,7 +275,7 @@ fn the_reports_of_a_review_point_at_the_line_of_each_object_in_a_file_of_many() 
     env.write("odd #1%.yaml", &text);
     let lines: Vec<u64> = (1..)
         .zip(text.lines())
-        .filter(|(_, line)| line.starts_with("apiVersion"))
+        .filter(|(_, line)| line.starts_with("  labels"))
         .map(|(number, _)| number)
         .collect();
     let hooks = format!("--hooks-dir={}", examples().display());

@@ -45,7 +45,7 @@ who) jq '.[0].review.request | {allowed: false, message: "\(.userInfo.username) 
   "$BINDING_CONTEXT_PATH" >"$VALIDATING_RESPONSE_PATH" ;;
 variable) answer "{\"allowed\": false, \"message\": \"$GREETING\"}" ;;
 random) answer "{\"allowed\": false, \"message\": \"$$\"}" ;;
-command) answer "{\"allowed\": false, \"message\": \"$(kubectl get pods -n shop)$?\"}" ;;
+command) pods=$(kubectl get pods -n shop); answer "{\"allowed\": false, \"message\": \"$pods$?\"}" ;;
 piped) yes | head -c 200000 | kubectl apply -f - >/dev/null && answer '{"allowed": true}' ;;
 label) answer '{"allowed": true, "patch": [{"op": "add", "path": "/metadata/labels", "value": {"team": "a"}}]}' ;;
 append) answer '{"allowed": true, "patch": [{"op": "add", "path": "/data/list", "value": "'"$(jq -r '.[0].review.request.object.data.list // ""' "$BINDING_CONTEXT_PATH")"'x"}]}' ;;
