@@ -60,10 +60,12 @@ pub(super) fn decide(
 ) -> io::Result<Option<Decided>> {
     let (jobs, taken) = unbounded();
     let (reports, done) = unbounded();
+    let mut threads = Vec::new();
     for number in 0..workers.max(1) {
         let (world, taken, reports) = (Arc::clone(world), taken.clone(), reports.clone());
         let work = move || work(&world, &taken, &reports);
-        threads::spawn_short(&format!("review:{number}"), STACK, work)?;
+        let name = format!("review:{number}");
+        threads.push(threads::spawn_short(&name, STACK, work)?);
     }
     drop(reports);
     let mut desk = Desk {
@@ -94,7 +96,13 @@ pub(super) fn decide(
         }
     }
     progress.clear();
-    Ok(Some(desk.found))
+    let Desk { found, jobs, .. } = desk;
+    // They hold the directory of the runs, which goes when all have ended.
+    drop(jobs);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    Ok(Some(found))
 }
 
 /// What the main thread keeps while workers work.
