@@ -79,7 +79,8 @@ fn review(stage: &Stage<'_>, manifest: &Value, request: &Request, more: &[&str])
 fn heard(answer: &Answer) -> Said {
     let warnings = answer.headers.iter().filter(|(name, _)| name == "warning");
     let warnings = warnings.map(|(_, value)| {
-        let text = value.trim_start_matches("299 - ").trim_matches('"');
+        let quoted = value.strip_prefix("299 - \"").unwrap();
+        let text = quoted.strip_suffix('"').unwrap();
         text.replace("\\\"", "\"")
     });
     Said {
@@ -104,7 +105,11 @@ fn read(output: &Output) -> Said {
             said.warnings.push(warning.to_owned());
             continue;
         }
-        let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).collect();
+        let cells: Vec<&str> = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .collect();
         if let [_, _, "denied", webhook, text @ ..] = cells.as_slice() {
             let text = text.join("  ").trim_start().to_owned();
             said.denials.push(match text.contains(" is forbidden: ") {
