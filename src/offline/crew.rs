@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_millis(200);
 
 enum Job {
-    Mutate(Case),
+    Mutate(Box<Case>),
     Validate {
         case: Arc<Case>,
         entry: usize,
@@ -78,7 +78,7 @@ pub(super) fn decide(
         jobs,
     };
     for case in cases {
-        let _ = desk.jobs.send(Job::Mutate(case));
+        let _ = desk.jobs.send(Job::Mutate(Box::new(case)));
     }
     let progress = Progress::new();
     let refresh = tick(REFRESH);
@@ -177,7 +177,7 @@ fn work(world: &World, jobs: &Receiver<Job>, reports: &Sender<Done>) {
         let done = match job {
             Job::Mutate(case) => {
                 let (index, lost) = (case.index, case.finding(None, panicked()));
-                let mutated = catch_unwind(AssertUnwindSafe(|| world.mutate(case)));
+                let mutated = catch_unwind(AssertUnwindSafe(|| world.mutate(*case)));
                 mutated.map_or_else(
                     |_| Done::Panicked(index, Box::new(lost)),
                     |mutated| Done::Mutated(Box::new(mutated)),

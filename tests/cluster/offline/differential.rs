@@ -66,7 +66,7 @@ fn hooks(stage: Stage<'static>) -> Stage<'static> {
         }), &deny_if(".subResource == \"status\" and .object.status.replicas == 3", "\"status of \\(.object.spec.replicas)\""))
         .hook("g-cluster", validating, &json!({
             "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": all, "scope": "Cluster"}],
-            "labelSelector": own.clone(),
+            "labelSelector": own,
             "namespace": { "labelSelector": { "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["free"] }] } },
         }), &deny_if("true", shown))
         .hook("h-tier", validating, &json!({
@@ -134,7 +134,7 @@ struct Generated {
 
 impl Generated {
     fn add(&mut self, operation: &'static str, collection: &str, object: Value) {
-        let dry_run = self.requests.len() % 2 == 0;
+        let dry_run = self.requests.len().is_multiple_of(2);
         self.requests.push(Request {
             operation,
             collection: collection.to_owned(),
@@ -177,94 +177,87 @@ fn creations(stage: &Stage<'_>) -> Generated {
     let mut made = Generated {
         requests: Vec::new(),
     };
-    for (number, namespace) in [
+    let namespaces = [
         label.clone(),
         format!("{label}-gold"),
         format!("{label}-other"),
-    ]
-    .iter()
-    .enumerate()
-    {
-        let at = |plural: &str| format!("/api/v1/namespaces/{namespace}/{plural}");
-        for (index, data) in [
-            json!({ "start": "1" }),
-            json!({ "start": "1", "bad": "1" }),
-            json!({ "bad": "1" }),
-            json!({ "second": "0", "bad": "1" }),
-            json!({ "fine": "1" }),
-        ]
-        .iter()
-        .enumerate()
-        {
-            let map = object(
-                "v1",
-                "ConfigMap",
-                &format!("map-{number}-{index}"),
-                &json!({ "data": data }),
-            );
-            made.add("CREATE", &at("configmaps"), map);
-        }
-        for (name, annotations) in [
-            ("cond-strict", json!({ "mode": "strict" })),
-            ("cond-loose", json!({ "mode": "loose" })),
-            ("cond-error", json!({ "other": "x" })),
-            ("unnamed", json!({})),
-        ] {
-            let more = json!({ "annotations": annotations });
-            made.add(
-                "CREATE",
-                &at("secrets"),
-                object("v1", "Secret", name, &more),
-            );
-        }
-        for (name, mode) in [("warned", "warn"), ("quiet", "none")] {
-            let more =
-                json!({ "annotations": { "mode": mode }, "spec": { "ports": [{ "port": 80 }] } });
-            made.add(
-                "CREATE",
-                &at("services"),
-                object("v1", "Service", name, &more),
-            );
-        }
-        let shown = json!({ "labels": { "shown": "yes" } });
-        made.add(
-            "CREATE",
-            &at("serviceaccounts"),
-            object("v1", "ServiceAccount", "shown", &shown),
-        );
-        let group = format!("{label}.example.com");
-        for version in ["v1", "v1beta1"] {
-            let collection = format!("/apis/{group}/{version}/namespaces/{namespace}/crontabs");
-            let tab = object(
-                &format!("{group}/{version}"),
-                "CronTab",
-                &format!("tab-{version}"),
-                &json!({}),
-            );
-            made.add("CREATE", &collection, tab);
-        }
+    ];
+    for (number, namespace) in namespaces.iter().enumerate() {
+        config_maps(&mut made, number, namespace);
+        others(&mut made, label, namespace);
     }
     for (name, labels) in [
         ("labelled", json!({ label: "true" })),
         ("free", json!({ label: "true", "tier": "free" })),
         ("bare", json!({})),
     ] {
-        let more = json!({ "labels": labels });
-        made.add(
-            "CREATE",
-            "/api/v1/namespaces",
-            object("v1", "Namespace", &format!("{label}-{name}"), &more),
-        );
+        let (name, more) = (format!("{label}-{name}"), json!({ "labels": labels }));
+        let namespace = object("v1", "Namespace", &name, &more);
+        made.add("CREATE", "/api/v1/namespaces", namespace);
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-        let role = object(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRole",
-            &format!("{label}-{name}"),
-            &more,
-        );
+        let role = object("rbac.authorization.k8s.io/v1", "ClusterRole", &name, &more);
         made.add("CREATE", roles, role);
     }
     made
+}
+
+fn config_maps(made: &mut Generated, number: usize, namespace: &str) {
+    let all = [
+        json!({ "start": "1" }),
+        json!({ "start": "1", "bad": "1" }),
+        json!({ "bad": "1" }),
+        json!({ "second": "0", "bad": "1" }),
+        json!({ "fine": "1" }),
+    ];
+    for (index, data) in all.iter().enumerate() {
+        let name = format!("map-{number}-{index}");
+        let map = object("v1", "ConfigMap", &name, &json!({ "data": data }));
+        made.add(
+            "CREATE",
+            &format!("/api/v1/namespaces/{namespace}/configmaps"),
+            map,
+        );
+    }
+}
+
+/// Secrets, Services, accounts and custom resources.
+fn others(made: &mut Generated, label: &str, namespace: &str) {
+    let at = |plural: &str| format!("/api/v1/namespaces/{namespace}/{plural}");
+    for (name, annotations) in [
+        ("cond-strict", json!({ "mode": "strict" })),
+        ("cond-loose", json!({ "mode": "loose" })),
+        ("cond-error", json!({ "other": "x" })),
+        ("unnamed", json!({})),
+    ] {
+        let more = json!({ "annotations": annotations });
+        made.add(
+            "CREATE",
+            &at("secrets"),
+            object("v1", "Secret", name, &more),
+        );
+    }
+    for (name, mode) in [("warned", "warn"), ("quiet", "none")] {
+        let more =
+            json!({ "annotations": { "mode": mode }, "spec": { "ports": [{ "port": 80 }] } });
+        made.add(
+            "CREATE",
+            &at("services"),
+            object("v1", "Service", name, &more),
+        );
+    }
+    let shown = json!({ "labels": { "shown": "yes" } });
+    let account = object("v1", "ServiceAccount", "shown", &shown);
+    made.add("CREATE", &at("serviceaccounts"), account);
+    let group = format!("{label}.example.com");
+    for version in ["v1", "v1beta1"] {
+        let collection = format!("/apis/{group}/{version}/namespaces/{namespace}/crontabs");
+        let (api_version, name) = (format!("{group}/{version}"), format!("tab-{version}"));
+        made.add(
+            "CREATE",
+            &collection,
+            object(&api_version, "CronTab", &name, &json!({})),
+        );
+    }
 }
 
 /// What is done to objects that are there.

@@ -51,14 +51,8 @@ fn the_built_in_kinds_are_those_that_the_api_server_serves() {
             theirs.insert(row(&group, &version, plural, resource, resources));
         }
     }
-    let missing: Vec<&String> = theirs
-        .difference(&ours())
-        .cloned()
-        .collect::<Vec<_>>()
-        .leak()
-        .iter()
-        .collect();
     let ours = ours();
+    let missing: Vec<&String> = theirs.difference(&ours).collect();
     let foreign: Vec<&String> = ours.difference(&theirs).collect();
     assert!(
         missing.is_empty() && foreign.is_empty(),
