@@ -8,13 +8,6 @@ mod executor;
 mod flow;
 mod hook;
 mod inspect;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "filters are compiled at load and applied by stores"
-    )
-)]
 mod jq;
 mod kube;
 mod logger;
@@ -62,6 +55,10 @@ fn main() -> ExitCode {
         Ok(Command::Look(looking)) => match inspect::run(&looking) {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => fail(&reason),
+        },
+        Ok(Command::Test(testing)) => match offline::test(&testing) {
+            Ok(code) => ExitCode::from(code),
+            Err(reason) => undecided(&reason),
         },
         Ok(Command::Review {
             reviewing,

@@ -15,9 +15,11 @@ mod hooks;
 mod kinds;
 mod manifest;
 pub(crate) mod outcome;
+pub(crate) mod report;
 mod request;
 mod rules;
 mod subresource;
+mod suite;
 mod text;
 mod view;
 
@@ -33,6 +35,7 @@ use self::kinds::Kinds;
 use self::manifest::{Found, Manifest, Mistake};
 use self::outcome::{Ending, Finding, ObjectName, Operation, Report, Verdict};
 use self::request::{Request, Wish};
+pub(crate) use self::suite::run as test;
 use self::view::Views;
 use crate::metrics::Metrics;
 use crate::settings::{self, ReportForm, Reviewing, Settings};
@@ -81,29 +84,28 @@ pub(crate) fn review(reviewing: &Reviewing, settings: &Settings) -> Result<Endin
         started,
         elapsed: began.elapsed(),
     };
-    write(&report, reviewing)?;
+    write(&report, reviewing);
     Ok(report.ending(reviewing.allow_unjudged))
 }
 
-fn write(report: &Report, reviewing: &Reviewing) -> Result<(), String> {
+fn write(found: &Report, reviewing: &Reviewing) {
     let text = match reviewing.form {
         ReportForm::Text => text::write(
-            report,
+            found,
             text::Style {
                 is_coloured: io::stdout().is_terminal()
                     && settings::variable("NO_COLOR").is_none_or(|value| value.is_empty()),
                 is_verbose: reviewing.verbose,
             },
         ),
-        other => {
-            return Err(format!(
-                "a report in the form {other:?} cannot be written yet"
-            ));
+        ReportForm::Json => report::json_findings(found, reviewing.allow_unjudged),
+        form => {
+            let cases = report::cases_of(found, reviewing.allow_unjudged);
+            report::write(form, &cases).unwrap_or_default()
         }
     };
     // Nobody can be told if stdout is gone.
     let _ = io::stdout().write_all(text.as_bytes());
-    Ok(())
 }
 
 fn wish(reviewing: &Reviewing, settings: &Settings) -> Wish {

@@ -34,6 +34,23 @@ pub(super) const COMMANDS: &[CommandText] = &[
         borrowed: &[],
     },
     CommandText {
+        name: "test",
+        usage: "shell-operator test [PATH...] [--run REGEX] [-o FORM] [--no-skip] [-w] [flags]",
+        summary: "run the tests that lie beside hooks, without a cluster",
+        text: "A PATH is a hook, its suite NAME.tests.yaml, or a directory; without one it is the hooks directory. Cases run\n\
+               in parallel, each in a directory of its own. Ends with 0 if all passed, 1 if a case failed or did not\n\
+               run, 2 if a suite cannot be read.\n\
+               \n\
+               --run REGEX         only cases whose `hook: name` matches\n\
+               -o, --output FORM   text, json, junit, sarif, tap or github\n\
+               --no-skip           a case that misses a program it requires fails\n\
+               -w, --watch         again whenever a hook or a suite changes, until Ctrl-C\n\
+               \n\
+               Example: shell-operator test hooks/ingress.sh --run 'host .* taken'",
+        topics: &[Topic::Hooks],
+        borrowed: &[],
+    },
+    CommandText {
         name: "resource",
         usage: "shell-operator resource NAME... [--api-version VERSION] [--wait DURATION] [flags]",
         summary: "show how the API server knows a kind, plural or short name",

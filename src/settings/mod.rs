@@ -18,6 +18,7 @@ mod help;
 mod look;
 mod report;
 mod review;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -34,6 +35,7 @@ pub(crate) use help::{version, version_text};
 pub(crate) use look::{Form, Look, Looking};
 pub(crate) use report::ReportForm;
 pub(crate) use review::Reviewing;
+pub(crate) use testing::Testing;
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,
 /// the operator makes its own certificate.
@@ -78,6 +80,8 @@ pub(crate) struct Settings {
     pub(crate) hook_variables: Vec<String>,
     /// Start with the good hooks when some are broken.
     pub(crate) skip_broken_hooks: bool,
+    /// What happens to hooks whose own tests fail.
+    pub(crate) test_hooks: TestHooks,
     pub(crate) stop: Stop,
     pub(crate) kube: Kube,
     pub(crate) object_patcher: ObjectPatcher,
@@ -166,6 +170,17 @@ pub(crate) struct Registration {
     pub(crate) configuration_name: String,
     /// For hooks that do not set `failurePolicy`.
     pub(crate) failure_policy: FailurePolicy,
+}
+
+/// Whether `start` runs the tests that lie beside hooks, and what it makes of failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TestHooks {
+    #[default]
+    Off,
+    /// They are told in the log.
+    Warn,
+    /// The hook counts as broken.
+    Fail,
 }
 
 /// What the API server does with a request when the webhook cannot be asked.
