@@ -29,9 +29,15 @@ pub(super) struct Identity {
 pub(super) struct Held {
     pub(super) identity: Identity,
     pub(super) object: Value,
+    pub(super) time: Time,
+}
+
+/// For which manifests something is there.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
     /// The first manifest that sees it, and the first that does not any more.
-    pub(super) from: usize,
-    pub(super) until: usize,
+    from: usize,
+    until: usize,
 }
 
 /// All objects of all moments.
@@ -43,8 +49,8 @@ pub(super) struct Cluster {
     namespaces: BTreeMap<String, Labels>,
 }
 
-impl Held {
-    pub(super) fn is_seen_by(&self, manifest: usize) -> bool {
+impl Time {
+    pub(super) fn includes(self, manifest: usize) -> bool {
         self.from <= manifest && manifest < self.until
     }
 }
@@ -77,7 +83,7 @@ impl Cluster {
         if let Some(index) = self.latest.remove(&identity)
             && let Some(former) = self.held.get_mut(index)
         {
-            former.until = from;
+            former.time.until = from;
         }
         let Some(object) = object else {
             return;
@@ -91,8 +97,10 @@ impl Cluster {
         self.held.push(Held {
             identity,
             object,
-            from,
-            until: usize::MAX,
+            time: Time {
+                from,
+                until: usize::MAX,
+            },
         });
     }
 
@@ -137,7 +145,7 @@ mod tests {
 
     fn seen(cluster: &Cluster, manifest: usize) -> Vec<u64> {
         let held = cluster.held.iter();
-        let seen = held.filter(|held| held.is_seen_by(manifest));
+        let seen = held.filter(|held| held.time.includes(manifest));
         seen.filter_map(|held| held.object.as_u64()).collect()
     }
 

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_millis(200);
 
 enum Job {
-    Mutate(Case),
+    Mutate(Box<Case>),
     Validate {
         case: Arc<Case>,
         entry: usize,
@@ -60,10 +60,12 @@ pub(super) fn decide(
 ) -> io::Result<Option<Decided>> {
     let (jobs, taken) = unbounded();
     let (reports, done) = unbounded();
+    let mut threads = Vec::new();
     for number in 0..workers.max(1) {
         let (world, taken, reports) = (Arc::clone(world), taken.clone(), reports.clone());
         let work = move || work(&world, &taken, &reports);
-        threads::spawn_short(&format!("review:{number}"), STACK, work)?;
+        let name = format!("review:{number}");
+        threads.push(threads::spawn_short(&name, STACK, work)?);
     }
     drop(reports);
     let mut desk = Desk {
@@ -76,7 +78,7 @@ pub(super) fn decide(
         jobs,
     };
     for case in cases {
-        let _ = desk.jobs.send(Job::Mutate(case));
+        let _ = desk.jobs.send(Job::Mutate(Box::new(case)));
     }
     let progress = Progress::new();
     let refresh = tick(REFRESH);
@@ -94,7 +96,13 @@ pub(super) fn decide(
         }
     }
     progress.clear();
-    Ok(Some(desk.found))
+    let Desk { found, jobs, .. } = desk;
+    // They hold the directory of the runs, which goes when all have ended.
+    drop(jobs);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    Ok(Some(found))
 }
 
 /// What the main thread keeps while workers work.
@@ -169,7 +177,7 @@ fn work(world: &World, jobs: &Receiver<Job>, reports: &Sender<Done>) {
         let done = match job {
             Job::Mutate(case) => {
                 let (index, lost) = (case.index, case.finding(None, panicked()));
-                let mutated = catch_unwind(AssertUnwindSafe(|| world.mutate(case)));
+                let mutated = catch_unwind(AssertUnwindSafe(|| world.mutate(*case)));
                 mutated.map_or_else(
                     |_| Done::Panicked(index, Box::new(lost)),
                     |mutated| Done::Mutated(Box::new(mutated)),

@@ -335,3 +335,114 @@ fn source(lines: &[&str], line: u64) -> Option<String> {
     let mut sources = comments.filter_map(|line| line.strip_prefix(SOURCE));
     sources.next().map(|source| source.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Found {
+        let mut found = Found::default();
+        found.add_file("a.yaml", text);
+        found
+    }
+
+    /// Kind, name, line, document and template of every object, then the mistakes.
+    fn check(text: &str, expected: &[&str]) {
+        let found = found(text);
+        let objects = found.manifests.iter().map(|manifest| {
+            let Place {
+                line,
+                document,
+                source,
+                ..
+            } = &manifest.place;
+            let (kind, name) = (manifest.text("/kind"), manifest.text("/metadata/name"));
+            let source = source.as_deref().unwrap_or("-");
+            format!("{kind} {name} {line} {document} {source}")
+        });
+        let mistakes = found.mistakes.iter().map(|mistake| {
+            let place = &mistake.place;
+            format!("{}:{} {}", place.line, place.document, mistake.message)
+        });
+        let shown: Vec<String> = objects.chain(mistakes).collect();
+        assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn lines_count_in_the_whole_file_and_templates_are_named() {
+        check(
+            "---\n# Source: shop/templates/a.yaml\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n\
+             # only a comment\n---\n# Source: shop/templates/b.yaml\n# more\n\napiVersion: v1\nkind: Pod\nmetadata:\n  name: b\n...\n",
+            &[
+                "Pod a 3 1 shop/templates/a.yaml",
+                "Pod b 12 2 shop/templates/b.yaml",
+            ],
+        );
+    }
+
+    #[test]
+    fn lists_are_taken_apart() {
+        check(
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n\
+             - apiVersion: v1\n  kind: List\n  items:\n  - {apiVersion: v1, kind: Pod, metadata: {name: b}}\n",
+            &["Pod a 4 1 -", "Pod b 10 1 -"],
+        );
+        check(
+            "{\"kind\": \"PodList\", \"apiVersion\": \"v1\", \"items\": [\n{\"metadata\": {\"name\": \"a\"}}]}",
+            &["Pod a 2 1 -"],
+        );
+        check(
+            "apiVersion: v1\nkind: List\nitems: [1]\n",
+            &["3:1 document 1 has no fields: it is a number"],
+        );
+    }
+
+    #[test]
+    fn json_may_follow_json() {
+        check(
+            "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\",\n\"metadata\": {\"name\": \"a\"}}\n\
+             {\"apiVersion\": \"v1\", \"kind\": \"Pod\",\n\"metadata\": {\"name\": \"b\"}}\n",
+            &["Pod a 1 1 -", "Pod b 4 2 -"],
+        );
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_named_with_its_place() {
+        check(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n---\napiVersion: v1\nkind: 1\n---\n- a\n",
+            &[
+                "Pod a 1 1 -",
+                "5:2 document 2 has no apiVersion, which must be a text",
+                "7:3 document 3 has no kind, which must be a text",
+                "10:4 document 4 has no fields: it is a array",
+            ],
+        );
+        let broken = found("apiVersion: v1\nkind: Pod\n---\na: [1,\nb: 2\n");
+        assert_eq!(broken.manifests.len(), 1);
+        let mistake = broken.mistakes.first().unwrap();
+        assert!(mistake.place.line >= 4, "{mistake:?}");
+        assert!(
+            mistake.message.starts_with("document 2: line "),
+            "{mistake:?}"
+        );
+    }
+
+    #[test]
+    fn a_message_leads_to_the_field_it_speaks_of() {
+        let found = found(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: c\n    image: i\n  - name: d\n    image: j\n",
+        );
+        let manifest = found.manifests.first().unwrap();
+        for (message, line) in [
+            ("no", 1),
+            ("see metadata.", 1),
+            ("set metadata.labels.owner to somebody", 3),
+            ("spec.containers[1].image is not allowed.", 10),
+            ("`.spec.containers[0].image`, spec.containers", 8),
+            ("spec.containers[9].x[y.z", 6),
+            ("example.com/metadata", 1),
+        ] {
+            assert_eq!(manifest.line_of(message), line, "{message}");
+        }
+    }
+}

@@ -348,77 +348,55 @@ fn recorded(manifest: &Manifest, kinds: &Kinds) -> Result<Request, Verdict> {
     let error = |message: &str| Verdict::Error {
         message: format!("AdmissionReview: {message}"),
     };
-    let request = manifest
-        .object
-        .get("request")
-        .filter(|request| request.is_object());
-    let request = request.ok_or_else(|| error("it has no request"))?;
+    let request = manifest.object.get("request");
+    let request = request
+        .filter(|request| request.is_object())
+        .ok_or_else(|| error("it has no request"))?;
     let text = |pointer: &str| {
-        request
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        let value = request.pointer(pointer).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
     };
-    let operation = Operation::parse(text("/operation"));
-    let operation = operation
+    let operation = Operation::parse(&text("/operation"))
         .ok_or_else(|| error("request.operation must be CREATE, UPDATE, DELETE or CONNECT"))?;
     // What was asked for, and not what a webhook of the time was shown of it.
-    let asked = |field: &str| {
-        if request.get(field).is_some() {
-            "request"
+    let part = |asked: &str, shown: &str, field: &str| {
+        let base = if request.get(asked).is_some() {
+            asked
         } else {
-            ""
-        }
+            shown
+        };
+        text(&format!("/{base}/{field}"))
     };
-    let kind = if asked("requestKind").is_empty() {
-        "/kind"
-    } else {
-        "/requestKind"
-    };
-    let resource = if asked("requestResource").is_empty() {
-        "/resource"
-    } else {
-        "/requestResource"
-    };
-    let part = |base: &str, field: &str| text(&format!("{base}/{field}")).to_owned();
+    let kind = |field: &str| part("requestKind", "kind", field);
+    let resource = |field: &str| part("requestResource", "resource", field);
     let resource = Gvr {
-        group: part(resource, "group"),
-        version: part(resource, "version"),
-        plural: part(resource, "resource"),
+        group: resource("group"),
+        version: resource("version"),
+        plural: resource("resource"),
     };
     if resource.plural.is_empty() {
         return Err(error("request.resource.resource is missing"));
     }
-    let object = |field: &str| {
-        request
-            .get(field)
-            .filter(|value| value.is_object())
-            .cloned()
-    };
+    let field = |key: &str| request.get(key).cloned();
+    let object = |key: &str| field(key).filter(Value::is_object);
     let known = kinds.named(&resource.group, &resource.version, &resource.plural);
+    let has_status = |known: &Resource| known.subresources.iter().any(|name| name == "status");
     Ok(Request {
         operation,
         kind: Gvk {
-            group: part(kind, "group"),
-            version: part(kind, "version"),
-            kind: part(kind, "kind"),
+            group: kind("group"),
+            version: kind("version"),
+            kind: kind("kind"),
         },
-        subresource: text("/subResource").to_owned(),
-        name: text("/name").to_owned(),
-        namespace: text("/namespace").to_owned(),
-        user: request
-            .get("userInfo")
-            .cloned()
-            .unwrap_or_else(|| json!({})),
-        options: request.get("options").cloned().unwrap_or_default(),
-        dry_run: request
-            .get("dryRun")
-            .and_then(Value::as_bool)
-            .unwrap_or(false),
+        subresource: text("/subResource"),
+        name: text("/name"),
+        namespace: text("/namespace"),
+        user: field("userInfo").unwrap_or_else(|| json!({})),
+        options: field("options").unwrap_or_default(),
+        dry_run: field("dryRun") == Some(Value::Bool(true)),
         object: object("object"),
         old_object: object("oldObject"),
-        has_status: known
-            .is_some_and(|known| known.subresources.iter().any(|name| name == "status")),
+        has_status: known.is_some_and(has_status),
         resource,
     })
 }

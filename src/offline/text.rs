@@ -78,7 +78,7 @@ fn rows(findings: &[Finding], style: Style) -> Vec<Row> {
         let is_plain = finding.verdict == Verdict::Allowed
             && finding.warnings.is_empty()
             && finding.patched.is_none()
-            && !(style.is_verbose && !finding.output.is_empty());
+            && !style.is_verbose;
         // Places of denials may be those of fields, so that the document tells whether it is the same object.
         let is_same = |other: &Finding| {
             other.object == finding.object
@@ -102,10 +102,10 @@ fn rows(findings: &[Finding], style: Style) -> Vec<Row> {
 
 fn row(finding: &Finding, style: Style) -> Row {
     let mut below = Vec::new();
-    if let Some(source) = &finding.place.source {
-        if !matches!(finding.verdict, Verdict::Allowed | Verdict::NotMatched) {
-            below.push((DIM, format!("from {}", plain(source))));
-        }
+    if let Some(source) = &finding.place.source
+        && !matches!(finding.verdict, Verdict::Allowed | Verdict::NotMatched)
+    {
+        below.push((DIM, format!("from {}", plain(source))));
     }
     for warning in &finding.warnings {
         below.push((YELLOW, format!("warning: {}", plain(warning))));
@@ -121,6 +121,10 @@ fn row(finding: &Finding, style: Style) -> Row {
                 format!("{} {}", change.sign.letter(), plain(&change.text)),
             ));
         }
+    }
+    if let (true, Some(hook)) = (style.is_verbose, &finding.hook) {
+        let took = finding.elapsed.as_millis();
+        below.push((DIM, format!("| {} took {took} ms", plain(hook))));
     }
     if style.is_verbose || is_failure(finding) {
         for line in &finding.output {

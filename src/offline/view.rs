@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, Held, labels};
+use super::cluster::{Cluster, Held, Time, labels};
 use super::kinds::Kinds;
 use crate::hook::Registry;
 use crate::hook::binding::{AdmissionKind, KubernetesBinding, Namespaces};
@@ -24,8 +24,7 @@ pub(super) struct Views {
 
 /// An object as a binding shows it, for as long as it is there.
 struct Seen {
-    from: usize,
-    until: usize,
+    time: Time,
     item: Item,
 }
 
@@ -65,7 +64,7 @@ impl Views {
             return Snapshot::new();
         };
         let seen = seen.iter();
-        seen.filter(|seen| seen.from <= manifest && manifest < seen.until)
+        seen.filter(|seen| seen.time.includes(manifest))
             .map(|seen| seen.item.clone())
             .collect()
     }
@@ -95,8 +94,7 @@ fn view(
     });
     let shown = chosen.into_iter().map(|held| {
         Ok(Seen {
-            from: held.from,
-            until: held.until,
+            time: held.time,
             item: item(binding, resource, kinds, held)?,
         })
     });
