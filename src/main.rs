@@ -8,19 +8,13 @@ mod executor;
 mod flow;
 mod hook;
 mod inspect;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "filters are compiled at load and applied by stores"
-    )
-)]
 mod jq;
 mod kube;
 mod logger;
 mod message;
 mod metrics;
 mod monitor;
+mod offline;
 mod operation;
 mod operator;
 mod pace;
@@ -62,6 +56,19 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => fail(&reason),
         },
+        Ok(Command::Test(testing)) => match offline::test(&testing) {
+            Ok(code) => ExitCode::from(code),
+            Err(reason) => undecided(&reason),
+        },
+        Ok(Command::Review {
+            reviewing,
+            settings,
+        }) => match offline::review(&reviewing, &settings) {
+            Ok(ending) => ExitCode::from(ending.exit_code()),
+            Err(reason) => undecided(&reason),
+        },
+        // Of these commands 1 says "denied".
+        Err(error) if settings::decides(&settings::arguments()) => undecided(&error.to_string()),
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -104,6 +111,12 @@ fn say(text: &str) -> ExitCode {
 /// Tells a person who waits what for.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The same for a command that ends with 1 when something is denied.
+fn undecided(reason: &str) -> ExitCode {
+    let _ = fail(reason);
+    ExitCode::from(offline::outcome::Ending::Failed.exit_code())
 }
 
 /// The one line that says why. Goes to stderr, where it is found also when the log is shipped elsewhere.

@@ -4,10 +4,6 @@
 //! server refuses at registration, `Expression::evaluate` says what it would decide. Where that cannot be said — `authorizer`, a
 //! pattern that two engines may read differently — the answer names the reason instead of guessing. It never reads a file, never
 //! asks a cluster, and no input makes it panic or run for long.
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the offline review will be its caller")
-)]
 
 mod check;
 mod evaluate;

@@ -141,7 +141,18 @@ pub(crate) struct Captured {
 #[derive(Clone)]
 pub(crate) struct Executor {
     shared: Arc<Shared>,
+    surroundings: Option<Arc<Surroundings>>,
 }
+
+/// What is particular to the hooks that are run through one handle.
+pub(crate) struct Surroundings {
+    /// Set for hooks in addition to what they inherit.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// Gets to see how each run ended, before whoever asked for it does; with the end of what the hook wrote to stderr.
+    pub(crate) witness: Witness,
+}
+
+pub(crate) type Witness = Box<dyn Fn(Result<&Outcome, &RunError>, &str) + Send + Sync>;
 
 struct Shared {
     workspace: Arc<Workspace>,
@@ -181,7 +192,16 @@ impl Executor {
                 keeper: Arc::new(keeper),
                 next_run: AtomicU64::new(1),
             }),
+            surroundings: None,
         })
+    }
+
+    /// A handle to the same executor whose hooks have surroundings of their own.
+    pub(crate) fn with(&self, surroundings: Surroundings) -> Executor {
+        Executor {
+            shared: Arc::clone(&self.shared),
+            surroundings: Some(Arc::new(surroundings)),
+        }
     }
 
     /// Runs a hook and reads what it left. Returns by the deadline, whatever the hook does.
@@ -189,13 +209,23 @@ impl Executor {
         let hook = run.hook_name;
         let mut stderr = Tail::default();
         let mut patches = Left::default();
-        self.run_process(run, &mut stderr, &mut patches)
-            .map_err(|failure| RunError {
-                hook: hook.to_owned(),
-                failure,
-                stderr: stderr.into_text(),
-                patches,
-            })
+        let ended = self.run_process(run, &mut stderr, &mut patches);
+        let is_seen = self.surroundings.is_some();
+        let stderr = if is_seen || ended.is_err() {
+            stderr.into_text()
+        } else {
+            String::new()
+        };
+        let ended = ended.map_err(|failure| RunError {
+            hook: hook.to_owned(),
+            failure,
+            stderr: stderr.clone(),
+            patches,
+        });
+        if let Some(surroundings) = &self.surroundings {
+            (surroundings.witness)(ended.as_ref(), &stderr);
+        }
+        ended
     }
 
     /// Runs a command to its end and gives what it printed.
@@ -356,6 +386,11 @@ impl Executor {
                 command.env(name, value);
             }
         }
+        if let Some(surroundings) = &self.surroundings {
+            for (name, value) in &surroundings.variables {
+                command.env(name, value);
+            }
+        }
         // All of them for every kind, as the original does; so none can come from the operator's own environment.
         for file in ALL {
             let path = directory.path_of(file);
@@ -377,14 +412,18 @@ impl Executor {
 /// Puts a fresh run of this program, with these arguments, in the place of this process: same number, same environment, same output.
 /// Everything else ends with it. Returns only if that is impossible.
 pub(crate) fn replace_process(arguments: &[OsString]) -> io::Error {
-    // The link that the system keeps works also when the file was replaced, but the process would be called `exe`.
-    let program = std::env::current_exe().ok().filter(|path| path.exists());
-    let program = program.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
-    let mut command = new_command(&program);
+    let mut command = new_command(&own_program());
     if let Some((name, rest)) = arguments.split_first() {
         command.arg0(name).args(rest);
     }
     command.exec()
+}
+
+/// The file of this program. The link that the system keeps works also when the file was replaced, but the process would be called
+/// `exe`.
+pub(crate) fn own_program() -> PathBuf {
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    program.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]

@@ -135,6 +135,11 @@ impl Batch {
         Err(MetricError::Invalid(flaws))
     }
 
+    /// What is to be recorded, in the order of the file.
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
     /// Records everything, under the name of the hook. What cannot be recorded is told in the log and left out, as in the original.
     pub(crate) fn apply(&self, hook: &str, metrics: &Metrics) {
         for skipped in self.skipped.iter().take(MOST_SHOWN) {

@@ -31,6 +31,7 @@ use log::{error, info, warn};
 pub(crate) use self::binding::Config;
 pub(crate) use self::config::ConfigError;
 pub(crate) use self::route::{Duplicate, Route, normalize};
+pub(crate) use self::schema::did_you_mean;
 
 /// LIMIT: how much of a hook's output an error message repeats; a configuration is rarely longer than a screen or two.
 const SHOWN_OUTPUT: usize = 4 * 1024;
@@ -56,6 +57,9 @@ pub(crate) struct ConfigOutput {
 
 /// Runs a hook with `--config`. An error says why it could not even be started.
 pub(crate) type RunConfig<'a> = &'a dyn Fn(&Path) -> Result<ConfigOutput, String>;
+
+/// Looks whether a hook that can be loaded is fit to be used. An error says why it is not.
+pub(crate) type Examine<'a> = &'a dyn Fn(&Hook) -> Result<(), String>;
 
 /// A hook that was left out, and why. Readiness lists these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +88,8 @@ pub(crate) enum HookError {
         error: ConfigError,
         output: String,
     },
+    /// It fails its own tests.
+    Examined { name: String, reason: String },
     /// It wants a webhook that another hook, or itself, has already.
     Duplicate(Duplicate),
 }
@@ -115,6 +121,9 @@ impl fmt::Display for HookError {
                 out,
                 "creating hook '{name}': load hook '{name}' config: {error}\nhook --config output: {output}"
             ),
+            Self::Examined { name, reason } => {
+                write!(out, "hook '{name}' fails its own tests: {reason}")
+            }
             Self::Duplicate(duplicate) => duplicate.fmt(out),
         }
     }
@@ -145,16 +154,45 @@ impl Registry {
         run_config: RunConfig<'_>,
         skip_broken: bool,
     ) -> Result<Registry, LoadError> {
+        Registry::load_examined(dir, run_config, &|_| Ok(()), skip_broken)
+    }
+
+    /// The same, where a hook must also pass an examination. An error of that says what the hook failed in.
+    pub(crate) fn load_examined(
+        dir: &Path,
+        run_config: RunConfig<'_>,
+        examine: Examine<'_>,
+        skip_broken: bool,
+    ) -> Result<Registry, LoadError> {
         let root = absolute(dir)?;
         let paths = discover::discover(&root).map_err(|walk| LoadError::Unreadable {
             path: walk.path,
             error: walk.error,
         })?;
+        Registry::load_files(&root, paths, run_config, examine, skip_broken)
+    }
+
+    /// The same for hooks that were found already; `root` is what their names are relative to.
+    pub(crate) fn load_files(
+        root: &Path,
+        paths: Vec<PathBuf>,
+        run_config: RunConfig<'_>,
+        examine: Examine<'_>,
+        skip_broken: bool,
+    ) -> Result<Registry, LoadError> {
         let mut registry = Registry::default();
         for path in paths {
-            let below = path.strip_prefix(&root).unwrap_or(&path);
+            let below = path.strip_prefix(root).unwrap_or(&path);
             let name = below.to_string_lossy().into_owned();
-            match load_hook(&name, &path, run_config).and_then(|hook| registry.add(hook)) {
+            let examined = |hook: Hook| match examine(&hook) {
+                Ok(()) => Ok(hook),
+                Err(reason) => Err(HookError::Examined {
+                    name: name.clone(),
+                    reason,
+                }),
+            };
+            let loaded = load_hook(&name, &path, run_config).and_then(examined);
+            match loaded.and_then(|hook| registry.add(hook)) {
                 Ok(()) => {}
                 Err(error) if skip_broken => {
                     error!(hook = name.as_str(), phase = "config"; "hook is left out: {error}");

@@ -438,7 +438,7 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// A hint that names the candidate nearest to what was written, if one is near enough to have been meant.
-pub(super) fn did_you_mean<'a>(
+pub(crate) fn did_you_mean<'a>(
     written: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<String> {

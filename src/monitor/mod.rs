@@ -34,6 +34,7 @@ use self::gate::Phase;
 use self::namespaces::Follower;
 use self::plan::Places;
 use self::progress::Stage;
+pub(crate) use self::store::Key;
 use self::store::Store;
 use self::writer::Writer;
 use crate::hook::Registry;

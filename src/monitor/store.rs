@@ -21,7 +21,7 @@ pub(crate) struct Key(Arc<str>);
 const SEPARATOR: char = '\0';
 
 impl Key {
-    pub(super) fn new(namespace: &str, name: &str) -> Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Key {
         let mut text = String::with_capacity(namespace.len() + 1 + name.len());
         Key::write(&mut text, namespace, name);
         Key(text.into())

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use log::{error, info, warn};
 
+use super::examine::Examination;
 use super::{End, Operator, parts};
 use crate::executor::{Capture, Executor};
-use crate::hook::{ConfigOutput, Registry};
+use crate::hook::{ConfigOutput, Hook, Registry};
 use crate::kube::Client;
 use crate::message::Event;
 use crate::serve::probe::Readiness;
@@ -37,6 +38,7 @@ pub(super) const API_SERVER: &str = "api-server";
 pub(super) struct Source {
     pub(super) directory: PathBuf,
     pub(super) skip_broken: bool,
+    pub(super) examination: Examination,
 }
 
 impl Operator {
@@ -128,7 +130,11 @@ fn read(source: &Source, executor: &Executor) -> Result<Registry, String> {
             failure: failed.then(|| captured.exit.to_string()),
         })
     };
-    Registry::load(&source.directory, &run_config, source.skip_broken)
+    let examine = |hook: &Hook| {
+        let directory = &source.directory;
+        source.examination.examine(hook, directory, executor)
+    };
+    Registry::load_examined(&source.directory, &run_config, &examine, source.skip_broken)
         .map_err(|error| error.to_string())
 }
 

@@ -3,6 +3,7 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+mod examine;
 mod inbox;
 mod inside;
 mod loading;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{info, warn};
 
+use self::examine::Examination;
 use self::inbox::Inbox;
 use self::inside::Looking;
 use self::loading::{API_SERVER, Source};
@@ -162,6 +164,7 @@ impl Operator {
         let source = Source {
             directory: hooks_dir,
             skip_broken: settings.skip_broken_hooks,
+            examination: Examination::new(&settings),
         };
         loading::load(source.clone(), &executor, &events)?;
         let (stop, stopped) = bounded(0);

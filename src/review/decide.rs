@@ -141,6 +141,7 @@ impl Review<'_> {
                     namespace = question.namespace.as_str(), name = question.name.as_str(), error:% = undecided;
                     "Hook failed, the request is denied"
                 );
+                runner.tell(&undecided);
                 match undecided {
                     Undecided::Explained { words, .. } => {
                         let answer = explained(FAILED, &words);

@@ -38,6 +38,9 @@ const TIME_DESPITE_FAILURE: Duration = Duration::from_secs(5);
 /// LIMIT: stack of a thread for object operations: what other threads have that run jq programs.
 const CHANGES_STACK: usize = 2 * 1024 * 1024;
 
+/// Hears, as it comes, what a hook prints and why it did not decide.
+pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// The rate limit of each hook, in hook order; one for all its bindings.
 #[derive(Clone)]
 pub(crate) struct Paces(Vec<Arc<Pace>>);
@@ -51,6 +54,11 @@ impl Paces {
             Arc::new(Pace::every(interval, burst))
         };
         Paces(registry.hooks.iter().map(pace).collect())
+    }
+
+    /// Hooks without any limit, for whoever asks them about no cluster.
+    pub(crate) fn unlimited() -> Paces {
+        Paces(Vec::new())
     }
 }
 
@@ -95,9 +103,18 @@ pub(crate) struct Runner {
     /// How many of them at one time: a thread that does not end keeps its turn.
     pub(crate) changes: Arc<Turns>,
     pub(crate) proxy_hook_json: bool,
+    /// Somebody who wants to hear the hook beside the log.
+    pub(crate) listener: Option<Listener>,
 }
 
 impl Runner {
+    /// Tells whoever listens.
+    pub(super) fn tell(&self, words: &dyn std::fmt::Display) {
+        if let Some(listener) = &self.listener {
+            listener(&words.to_string());
+        }
+    }
+
     /// Waits for the hook's turn, runs it once and hands what it left to `judge`; counts the run as failed if that fails.
     pub(crate) fn run<T>(
         &self,
@@ -285,13 +302,16 @@ impl Runner {
             kind: asked.kind,
             write_input: &mut write_input,
             deadline: Some(asked.deadline),
-            output: &mut |stream, text| match stream {
-                Stream::Stdout => output.stdout(text),
-                Stream::Stderr => {
-                    if listens {
-                        marks.hear(text);
+            output: &mut |stream, text| {
+                self.tell(&String::from_utf8_lossy(text));
+                match stream {
+                    Stream::Stdout => output.stdout(text),
+                    Stream::Stderr => {
+                        if listens {
+                            marks.hear(text);
+                        }
+                        output.stderr(text);
                     }
-                    output.stderr(text);
                 }
             },
         });

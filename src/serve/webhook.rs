@@ -453,6 +453,7 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
         operations: Arc::clone(&parts.operations),
         changes: Turns::new(plan.max_hooks),
         proxy_hook_json: plan.proxy_hook_json,
+        listener: None,
     };
     Ok((callers, runner))
 }

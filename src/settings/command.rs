@@ -12,8 +12,10 @@ use argh::FromArgs;
 use super::argument::{Split, nearest, split};
 use super::error::UsageError;
 use super::flag::{self, Flag, IGNORED, Takes, Topic};
-use super::help::{self, COMMANDS};
+use super::help::{self, COMMANDS, CommandText};
 use super::look::{Asked, ConfigWords, HookWords, Looking, QueueWords, RawWords};
+use super::review::{ReviewWords, Reviewing};
+use super::testing::{TestWords, Testing};
 use super::{Settings, value};
 
 /// What the program was asked to do.
@@ -35,6 +37,20 @@ pub(crate) enum Command {
     },
     /// Look into a running operator.
     Look(Looking),
+    /// Run the tests of hooks.
+    Test(Box<Testing>),
+    /// Decide manifests with the hooks and without a cluster.
+    Review {
+        reviewing: Box<Reviewing>,
+        settings: Box<Settings>,
+    },
+}
+
+/// Whether the command is one whose exit code 1 says "denied", so that a mistake in its arguments must be another.
+pub(crate) fn decides(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    let command = words.find(|word| COMMANDS.iter().any(|command| command.name == *word));
+    command.is_some_and(|name| name == "review" || name == "test")
 }
 
 /// Reads the arguments and the environment of this process.
@@ -88,14 +104,7 @@ pub(crate) fn parse(
         };
         return help::page(page).map(Command::Help);
     }
-    for (topic, flag, _) in &split.flags {
-        if !command.topics.contains(topic) {
-            return Err(UsageError::ForeignFlag {
-                flag: flag.name,
-                command: command.name,
-            });
-        }
-    }
+    refuse_foreign_flags(&split, command)?;
     let words: Vec<&str> = split.words.iter().map(String::as_str).collect();
     let line = match Line::from_args(&["shell-operator"], &words) {
         Ok(line) => line,
@@ -127,13 +136,39 @@ pub(crate) fn parse(
                 settings: Box::new(settings()?),
             })
         }
+        Some(Words::Review(words)) => {
+            let reviewing = words
+                .reviewing()
+                .map_err(|problem| words_error(command.name, problem))?;
+            Ok(Command::Review {
+                reviewing: Box::new(reviewing),
+                settings: Box::new(settings()?),
+            })
+        }
         Some(Words::Queue(words)) => look(words.look()),
         Some(Words::Hook(words)) => look(words.look()),
         Some(Words::Config(words)) => look(words.look()),
         Some(Words::Raw(words)) => look(words.look()),
+        Some(Words::Test(words)) => {
+            let testing = words.testing(settings()?);
+            Ok(Command::Test(Box::new(testing)))
+        }
         Some(Words::DebugOptions(_)) => help::page(Some(command.name)).map(Command::Help),
         Some(Words::Start(_)) | None => Ok(Command::Start(Box::new(settings()?))),
     }
+}
+
+/// A flag of another command is a mistake, not a wish without effect.
+fn refuse_foreign_flags(split: &Split, command: &CommandText) -> Result<(), UsageError> {
+    for (topic, flag, _) in &split.flags {
+        if !command.topics.contains(topic) && !command.borrowed.contains(&flag.name) {
+            return Err(UsageError::ForeignFlag {
+                flag: flag.name,
+                command: command.name,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Kubernetes hooks in any language.
@@ -149,10 +184,12 @@ enum Words {
     Start(StartWords),
     Version(VersionWords),
     Resource(ResourceWords),
+    Review(ReviewWords),
     Queue(QueueWords),
     Hook(HookWords),
     Config(ConfigWords),
     Raw(RawWords),
+    Test(TestWords),
     DebugOptions(DebugOptionsWords),
 }
 
@@ -202,6 +239,18 @@ pub(super) const WORD_FLAGS: &[WordFlag] = &[
     word_flag("show-empty", "", Some('e'), true),
     word_flag("watch", "", Some('w'), true),
     word_flag("watch-interval", "watchinterval", Some('t'), false),
+    word_flag("run", "", None, false),
+    word_flag("no-skip", "", None, true),
+    word_flag("filename", "file", Some('f'), false),
+    word_flag("objects", "", None, false),
+    word_flag("old", "", None, false),
+    word_flag("operation", "", None, false),
+    word_flag("subresource", "", None, false),
+    word_flag("user", "as", None, false),
+    word_flag("groups", "as-group", None, false),
+    word_flag("dry-run", "", None, true),
+    word_flag("verbose", "", Some('v'), true),
+    word_flag("allow-unjudged", "", None, true),
 ];
 
 const fn word_flag(

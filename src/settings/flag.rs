@@ -164,6 +164,15 @@ const HOOKS: &[Flag] = &[
         help: "start with the good hooks when some have a bad --config, instead of ending",
         set: |s, v| put(&mut s.skip_broken_hooks, value::switch(v)),
     },
+    Flag {
+        name: "test-hooks",
+        other_names: &["at-startup"],
+        variables: &["SHELL_OPERATOR_TEST_HOOKS"],
+        takes: Takes::One("WHEN"),
+        default: "off",
+        help: "run the tests beside hooks before they are used: off, warn (tell failures in the log) or fail (the hook is broken)",
+        set: |s, v| put(&mut s.test_hooks, value::test_hooks(v)),
+    },
 ];
 
 const CLUSTER: &[Flag] = &[

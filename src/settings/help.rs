@@ -16,6 +16,8 @@ pub(super) struct CommandText {
     text: &'static str,
     /// The flags it has.
     pub(super) topics: &'static [Topic],
+    /// Single flags of other topics that mean something to it.
+    pub(super) borrowed: &'static [&'static str],
 }
 
 pub(super) const COMMANDS: &[CommandText] = &[
@@ -29,6 +31,24 @@ pub(super) const COMMANDS: &[CommandText] = &[
                A flag counts more than its environment variable, and an empty variable counts as not set.\n\
                Flags can be written as --flag=value or --flag value.",
         topics: &Topic::ALL,
+        borrowed: &[],
+    },
+    CommandText {
+        name: "test",
+        usage: "shell-operator test [PATH...] [--run REGEX] [-o FORM] [--no-skip] [-w] [flags]",
+        summary: "run the tests that lie beside hooks, without a cluster",
+        text: "A PATH is a hook, its suite NAME.tests.yaml, or a directory; without one it is the hooks directory. Cases run\n\
+               in parallel, each in a directory of its own. Ends with 0 if all passed, 1 if a case failed or did not\n\
+               run, 2 if a suite cannot be read.\n\
+               \n\
+               --run REGEX         only cases whose `hook: name` matches\n\
+               -o, --output FORM   text, json, junit, sarif, tap or github\n\
+               --no-skip           a case that misses a program it requires fails\n\
+               -w, --watch         again whenever a hook or a suite changes, until Ctrl-C\n\
+               \n\
+               Example: shell-operator test hooks/ingress.sh --run 'host .* taken'",
+        topics: &[Topic::Hooks],
+        borrowed: &[],
     },
     CommandText {
         name: "resource",
@@ -41,6 +61,35 @@ pub(super) const COMMANDS: &[CommandText] = &[
                \n\
                Example: shell-operator resource deploy Pod crontabs.stable.example.com",
         topics: &[Topic::Cluster, Topic::Log],
+        borrowed: &[],
+    },
+    CommandText {
+        name: "review",
+        usage: "shell-operator review -f FILE|DIR|- [flags]",
+        summary: "decide manifests with the hooks and without a cluster",
+        text: "Says about every object of the manifests what the API server would say: rules, selectors and match conditions of\n\
+               the webhooks, mutating hooks in order, validating hooks on the result. Exit code 0: all allowed, 1: something\n\
+               is denied, 2: something could not be decided. Needs no network and writes nothing.\n\
+               \n\
+               -f, --filename FILE|DIR|-   manifests in YAML or JSON, also lists and AdmissionReviews; repeatable;\n\
+               \x20                           directories at any depth, - for standard input\n\
+               \x20   --objects FILE|DIR      what the cluster holds, such as `kubectl get ns,svc,ingress -A -o yaml`; repeatable\n\
+               \x20   --operation OPERATION   CREATE, UPDATE, DELETE or CONNECT; without it UPDATE for what is among --old\n\
+               \x20                           or --objects, else CREATE\n\
+               \x20   --old FILE|DIR          the objects as they were before an UPDATE; repeatable\n\
+               \x20   --subresource NAME      request this of the objects, such as status or scale\n\
+               \x20   --namespace NAME        for objects that name none; default: default\n\
+               \x20   --user NAME             who asks; default: kubernetes-admin\n\
+               \x20   --groups NAME,...       groups of the user\n\
+               \x20   --dry-run               ask the hooks as kubectl --dry-run=server does\n\
+               \x20   --validating-webhook-failure-policy POLICY   as for `start`\n\
+               -o, --output FORM           text, json, junit or sarif\n\
+               -v, --verbose               show what hooks print, also those that do not fail\n\
+               \x20   --allow-unjudged        what cannot be said without a cluster is no failure\n\
+               \n\
+               Example: helm template chart | shell-operator review --hooks-dir=hooks -f -",
+        topics: &[Topic::Hooks],
+        borrowed: &["namespace", "validating-webhook-failure-policy"],
     },
     CommandText {
         name: "queue",
@@ -54,6 +103,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
                -w, --watch                     show it again every second, until Ctrl-C\n\
                -t, --watch-interval DURATION   how often; implies --watch",
         topics: &[Topic::Inside],
+        borrowed: &[],
     },
     CommandText {
         name: "hook",
@@ -64,6 +114,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
                \n\
                -o, --output FORM   text, json or yaml",
         topics: &[Topic::Inside],
+        borrowed: &[],
     },
     CommandText {
         name: "config",
@@ -77,6 +128,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
                \n\
                Example: shell-operator config set log.level debug 10m",
         topics: &[Topic::Inside],
+        borrowed: &[],
     },
     CommandText {
         name: "raw",
@@ -84,6 +136,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
         summary: "ask a running operator for any path of its debug socket",
         text: "Example: shell-operator raw /queue/list.json?showEmpty=true",
         topics: &[Topic::Inside],
+        borrowed: &[],
     },
     CommandText {
         name: "debug-options",
@@ -91,6 +144,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
         summary: "list the flags of `start` that help to find mistakes",
         text: "",
         topics: &[Topic::Inside, Topic::Debugging],
+        borrowed: &[],
     },
     CommandText {
         name: "version",
@@ -98,6 +152,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
         summary: "show the version and the jq engine",
         text: "",
         topics: &[],
+        borrowed: &[],
     },
 ];
 

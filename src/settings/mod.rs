@@ -16,6 +16,9 @@ mod error;
 mod flag;
 mod help;
 mod look;
+mod report;
+mod review;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -26,10 +29,13 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-pub(crate) use command::{Command, arguments, parse_process, variable};
+pub(crate) use command::{Command, arguments, decides, parse_process, variable};
 pub(crate) use flag::DEFAULT_DEBUG_SOCKET;
 pub(crate) use help::{version, version_text};
 pub(crate) use look::{Form, Look, Looking};
+pub(crate) use report::ReportForm;
+pub(crate) use review::Reviewing;
+pub(crate) use testing::Testing;
 
 /// Where the original looks for the admission certificate when nothing names one. A file lying there is used; if there is none,
 /// the operator makes its own certificate.
@@ -74,6 +80,8 @@ pub(crate) struct Settings {
     pub(crate) hook_variables: Vec<String>,
     /// Start with the good hooks when some are broken.
     pub(crate) skip_broken_hooks: bool,
+    /// What happens to hooks whose own tests fail.
+    pub(crate) test_hooks: TestHooks,
     pub(crate) stop: Stop,
     pub(crate) kube: Kube,
     pub(crate) object_patcher: ObjectPatcher,
@@ -164,6 +172,17 @@ pub(crate) struct Registration {
     pub(crate) failure_policy: FailurePolicy,
     /// The path of reviews that come from kubernetes bindings.
     pub(crate) validation_path: String,
+}
+
+/// Whether `start` runs the tests that lie beside hooks, and what it makes of failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TestHooks {
+    #[default]
+    Off,
+    /// They are told in the log.
+    Warn,
+    /// The hook counts as broken.
+    Fail,
 }
 
 /// What the API server does with a request when the webhook cannot be asked.

@@ -10,7 +10,7 @@ use log::LevelFilter;
 use crate::duration;
 use crate::logger;
 
-use super::{FailurePolicy, LogFormat, SecretName};
+use super::{FailurePolicy, LogFormat, SecretName, TestHooks};
 
 /// A value, or what was expected.
 pub(super) type Parsed<T> = Result<T, &'static str>;
@@ -167,6 +167,15 @@ pub(super) fn failure_policy(text: &str) -> Parsed<FailurePolicy> {
         "Fail" => Ok(FailurePolicy::Fail),
         "Ignore" => Ok(FailurePolicy::Ignore),
         _ => Err("Fail or Ignore"),
+    }
+}
+
+pub(super) fn test_hooks(text: &str) -> Parsed<TestHooks> {
+    match text.to_ascii_lowercase().as_str() {
+        "off" => Ok(TestHooks::Off),
+        "warn" => Ok(TestHooks::Warn),
+        "fail" => Ok(TestHooks::Fail),
+        _ => Err("off, warn or fail"),
     }
 }
 

@@ -18,7 +18,7 @@ use granit_parser::Marker;
 use reader::Reader;
 
 pub(crate) use emit::emit;
-pub(crate) use tree::{Node, Step, Tree, integer};
+pub(crate) use tree::{Entry, Node, Step, Tree, integer};
 
 /// LIMIT: deepest nesting of lists and maps. Every property of a CRD schema costs two levels, and the schemas that embed a
 /// whole Pod reach about 40. JSON readers stop at 128, so that nothing deeper would get far.
@@ -152,6 +152,20 @@ pub(crate) fn each_document<E>(
         }
     }
     Ok(Ok(()))
+}
+
+/// Reads manifests: a text of any number of documents, as the tools of Kubernetes read it. Lines count from the start of the text. Hands
+/// over what was read before the first mistake; says before how many documents that was.
+pub(crate) fn each_manifest(text: &str, mut each: impl FnMut(Node)) -> Result<(), (usize, Error)> {
+    let mut reader = Reader::new(text, Dialect::Kubernetes, MAX_NODES);
+    let mut read = 0;
+    while let Some(node) = reader.document().map_err(|error| (read, error))? {
+        if !matches!(node.tree, Tree::Null) {
+            read += 1;
+            each(node);
+        }
+    }
+    Ok(())
 }
 
 fn single(mut reader: Reader<'_>) -> Result<Node, Error> {

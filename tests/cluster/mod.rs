@@ -33,6 +33,8 @@ mod haproxy;
 mod load;
 /// What hooks and the operator itself record.
 mod metrics;
+/// `review` and the API server, asked the same.
+mod offline;
 /// Changes that hooks ask for.
 mod operations;
 /// An API server that is away.

@@ -374,3 +374,38 @@ fn capture<'a>(
         max_output: 65536,
     }
 }
+
+#[test]
+fn a_handle_with_surroundings_adds_variables_and_sees_how_runs_end() {
+    use std::sync::{Arc, Mutex};
+    let mut place = Place::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let witnessed = Arc::clone(&seen);
+    let plain = place.executor.clone();
+    place.executor = plain.with(super::super::Surroundings {
+        variables: vec![("GREETING".into(), "hello".into())],
+        witness: Box::new(move |ended, stderr| {
+            let end = ended.map(drop).map_err(|error| error.reason());
+            witnessed.lock().unwrap().push((end, stderr.to_owned()));
+        }),
+    });
+    let (result, printed) = place.run("echo $GREETING; echo oops >&2");
+    result.unwrap();
+    assert_eq!(printed.lines(), ["hello"]);
+    let (result, _) = place.run("echo bad >&2; exit 3");
+    assert!(result.is_err());
+    let mut seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2);
+    let (end, stderr) = seen.remove(0);
+    assert_eq!((end, stderr.as_str()), (Ok(()), "oops"));
+    let (end, stderr) = seen.remove(0);
+    assert_eq!(
+        (end.unwrap_err().as_str(), stderr.as_str()),
+        ("exit code 3", "bad")
+    );
+    // The other handle has none of it.
+    drop(seen);
+    place.executor = plain;
+    let (_, printed) = place.run("echo [$GREETING]");
+    assert_eq!(printed.lines(), ["[]"]);
+}
