@@ -37,7 +37,8 @@ struct View {
 struct Seen {
     time: Time,
     key: Key,
-    item: Item,
+    /// Or why the filter makes nothing of it.
+    item: Result<Item, String>,
 }
 
 impl Views {
@@ -66,15 +67,23 @@ impl Views {
         Views { views, namespaces }
     }
 
-    /// Why the objects of a binding cannot be shown.
-    pub(super) fn failure(&self, id: BindingId) -> Option<&str> {
-        self.views.get(&id)?.as_ref().err().map(String::as_str)
+    /// Why the objects of a binding cannot be shown to a manifest.
+    pub(super) fn failure(&self, id: BindingId, manifest: usize) -> Option<&str> {
+        let reason = match self.views.get(&id)? {
+            Err(reason) => Some(reason),
+            Ok(_) => self
+                .seen(id, manifest)
+                .find_map(|seen| seen.item.as_ref().err()),
+        };
+        reason.map(String::as_str)
     }
 
     /// The objects of a binding as a manifest sees them.
     pub(super) fn snapshot(&self, id: BindingId, manifest: usize) -> Snapshot {
-        let items = self.seen(id, manifest).map(|seen| seen.item.clone());
-        items.collect()
+        let items = self.seen(id, manifest);
+        items
+            .filter_map(|seen| seen.item.as_ref().ok().cloned())
+            .collect()
     }
 
     /// The same as they would be if the request of the manifest were carried out.
@@ -88,7 +97,8 @@ impl Views {
             return Ok(Overlaid::default());
         };
         let items = self.seen(id, manifest);
-        let items = items.map(|seen| (seen.key.clone(), seen.item.clone()));
+        let items =
+            items.filter_map(|seen| Some((seen.key.clone(), seen.item.as_ref().ok()?.clone())));
         let follows =
             |namespace: &str| match (&view.binding.namespaces, self.namespaces.get(namespace)) {
                 (Namespaces::Labels(selector), Some(labels)) => selector.matches(labels),
@@ -147,17 +157,15 @@ fn view(binding: &KubernetesBinding, cluster: &Cluster, kinds: &Kinds) -> Result
         let identity = &held.identity;
         format!("{}{slash}{}", identity.namespace, identity.name)
     });
-    let shown = chosen.into_iter().map(|held| {
-        Ok(Seen {
-            time: held.time,
-            key: Key::new(&held.identity.namespace, &held.identity.name),
-            item: item(binding, resource, kinds, held)?,
-        })
+    let shown = chosen.into_iter().map(|held| Seen {
+        time: held.time,
+        key: Key::new(&held.identity.namespace, &held.identity.name),
+        item: item(binding, resource, kinds, held),
     });
     Ok(View {
         binding: binding.clone(),
         resource: resource.clone(),
-        seen: shown.collect::<Result<_, String>>()?,
+        seen: shown.collect(),
     })
 }
 
@@ -326,7 +334,7 @@ mod tests {
             })
             .collect();
         let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-        let failure = views.failure(id).into_iter();
+        let failure = views.failure(id, 0).into_iter();
         assert_eq!(
             shown.into_iter().chain(failure).collect::<Vec<_>>(),
             expected,
