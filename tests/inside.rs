@@ -316,7 +316,15 @@ fn commands_that_are_not_understood_say_what_was_expected() {
     let env = Env::new();
     for (arguments, expected) in [
         (&["queue"][..], "queue needs one word: list or main"),
-        (&["queue", "lost"], "list or main"),
+        (
+            &["queue", "lst"],
+            "queue needs one word: list or main, not \"lst\"; did you mean `queue list`?",
+        ),
+        (
+            &["hook", "everything"],
+            "list or snapshot, not \"everything\":",
+        ),
+        (&["config", "list", "x"], "list or set, and not also \"x\""),
         (&["queue", "main", "-w"], "belong to `queue list`"),
         (
             &["queue", "list", "-o", "xml"],

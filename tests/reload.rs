@@ -218,9 +218,16 @@ fn a_running_hook_finishes_before_the_operator_begins_anew() {
     mount.swap("one", &[("slow.sh", &mount.hook("slow", AT_START, &wait))]);
     let operator = mount.env.start();
     mount.wait_run("slow onStartup");
+    let missing = operator.readyz().unwrap().text();
+    assert!(missing.contains("not done yet: now slow.sh"), "{missing}");
     mount.swap("two", &[("next.sh", &mount.hook("next", AT_START, ""))]);
     operator.signal(Signal::HUP);
     wait_stopped(&operator);
+    wait_for("readiness to say why", SOON, || {
+        operator
+            .readyz()
+            .is_some_and(|answer| answer.text().contains("stopping: reloading hooks"))
+    });
     mount.env.write("go", "");
     mount.wait_run("next onStartup");
     assert_eq!(

@@ -25,9 +25,25 @@ import sys
 LEVELS = ("debug", "info", "warn", "error")
 DELETIONS = {"Foreground": "Delete", "Background": "DeleteInBackground", "Orphan": "DeleteNonCascading"}
 
+REVIEWS = {
+    "Validating": ("ADMISSION_RESPONSE_PATH", "allow(), deny() or warn()"),
+    "Mutating": ("ADMISSION_RESPONSE_PATH", "allow(), deny(), warn() or patch()"),
+    "Conversion": ("CONVERSION_RESPONSE_PATH", "converted() or conversion_failed()"),
+}
+# What a patch takes besides its object, in both spellings.
+OPTIONS = {
+    "subresource": "subresource",
+    "ignoreMissingObject": "ignoreMissingObject",
+    "ignore_missing_object": "ignoreMissingObject",
+    "ignoreHookError": "ignoreHookError",
+    "ignore_hook_error": "ignoreHookError",
+}
+
 _config = None
 _functions = []
 _phase = None
+# The type of the context whose function is running.
+_kind = None
 
 
 class HookError(Exception):
@@ -70,10 +86,59 @@ def run(arguments=None):
     if arguments[:1] == ["--config"]:
         if _config is None:
             raise HookError("there is no configuration: call config() before run()")
+        _check_names()
         print(_config)
         return
     for context in contexts():
-        _function_for(context)(context)
+        _call(_function_for(context), context)
+
+
+def _check_names():
+    """A name that is bound and not configured would never be called. YAML is not looked at: Python cannot read it by itself."""
+    try:
+        found = json.loads(_config)
+    except ValueError:
+        return
+    if not isinstance(found, dict):
+        return
+    names = ["onStartup"] if "onStartup" in found else []
+    rules = {}
+    for section, bindings in found.items():
+        for binding in bindings if isinstance(bindings, list) else []:
+            if not isinstance(binding, dict):
+                continue
+            name = binding.get("name", section)
+            names.append(name)
+            if "group" in binding:
+                names.append(binding["group"])
+            if section == "kubernetesCustomResourceConversion":
+                rules.setdefault(name, []).extend(
+                    "{}->{}".format(rule.get("fromVersion"), rule.get("toVersion")) for rule in binding.get("conversions", [])
+                )
+    for name, what, _ in _functions:
+        if name is not None and name not in names:
+            known = ", ".join(repr(name) for name in names) or "none"
+            raise HookError("@on({!r}): the configuration has no such binding or group; it has {}".format(name, known))
+        for versions in what:
+            if name in rules and "->" in versions and versions not in rules[name]:
+                raise HookError("@on({!r}, {!r}): `conversions` of the binding has no such rule".format(name, versions))
+    for name, directions in rules.items():
+        for versions in directions:
+            if _functions and not _fitting(name, {"Conversion", versions}):
+                raise HookError("no function for the conversion {0} of {1!r}: bind one with @on({1!r}, {0!r})".format(versions, name))
+
+
+def _call(function, context):
+    global _kind
+    _kind = context.get("type")
+    function(context)
+    if _kind in REVIEWS:
+        variable, answers = REVIEWS[_kind]
+        path = _path(variable)
+        if not os.path.exists(path) or os.path.getsize(path) == 0:
+            name = getattr(function, "__name__", "the function")
+            raise HookError("{} did not answer '{}': call {}".format(name, context.get("binding"), answers))
+    _kind = None
 
 
 def contexts():
@@ -95,15 +160,21 @@ def _function_for(context):
     name = context.get("groupName", binding) if kind == "Group" else binding
     versions = "{}->{}".format(context.get("fromVersion"), context.get("toVersion"))
     told = {kind, context.get("watchEvent"), versions}
-    fitting = [
-        (wanted is not None, bool(what), function)
-        for wanted, what, function in _functions
-        if wanted in (None, name) and (not what or told.intersection(what))
-    ]
+    fitting = _fitting(name, told)
+    if not fitting and kind == "Conversion":
+        raise HookError("no function for the conversion {0} of {1!r}: bind one with @on({1!r}, {0!r})".format(versions, name))
     if not fitting:
         raise HookError("no function for '{}' {}: bind one with @on({!r}), or with @on()".format(name, kind, name))
     # max() answers the first of equals, so among functions of one rank the first bound is called.
     return max(fitting, key=lambda entry: entry[:2])[2]
+
+
+def _fitting(name, told):
+    return [
+        (wanted is not None, bool(what), function)
+        for wanted, what, function in _functions
+        if wanted in (None, name) and (not what or told.intersection(what))
+    ]
 
 
 # ---- answers; the last one counts ----
@@ -148,6 +219,8 @@ def patch(operations):
     """The request may pass after these changes, a JSON Patch as a list. For mutating bindings only."""
     if not isinstance(operations, list):
         raise HookError("patch: a JSON Patch is a list of operations")
+    if _kind == "Validating":
+        raise HookError("patch: a validating binding cannot change the object; make it a binding of kubernetesMutating")
     _answer({"allowed": True, "patch": operations})
 
 
@@ -192,18 +265,20 @@ def delete(kind, name, namespace=None, api_version=None, propagation="Foreground
 
 
 def merge_patch(kind, name, patch, namespace=None, api_version=None, **more):
-    """Changes an object by a merge patch. More: subresource="status", ignoreMissingObject=True, ignoreHookError=True."""
-    _operation("MergePatch", kind=kind, name=name, namespace=namespace, apiVersion=api_version, mergePatch=patch, **more)
+    """Changes an object by a merge patch. More: subresource="status", ignore_missing_object=True, ignore_hook_error=True."""
+    _patch("MergePatch", kind, name, namespace, api_version, {"mergePatch": patch}, more)
 
 
 def json_patch(kind, name, patch, namespace=None, api_version=None, **more):
     """Changes an object by a JSON Patch, which is a list. More: as for merge_patch."""
-    _operation("JSONPatch", kind=kind, name=name, namespace=namespace, apiVersion=api_version, jsonPatch=patch, **more)
+    if not isinstance(patch, list):
+        raise HookError("json_patch: a JSON Patch is a list of operations")
+    _patch("JSONPatch", kind, name, namespace, api_version, {"jsonPatch": patch}, more)
 
 
 def jq_patch(kind, name, jq, namespace=None, api_version=None, **more):
     """Changes an object to what a jq expression makes of it. More: as for merge_patch."""
-    _operation("JQPatch", kind=kind, name=name, namespace=namespace, apiVersion=api_version, jqFilter=jq, **more)
+    _patch("JQPatch", kind, name, namespace, api_version, {"jqFilter": jq}, more)
 
 
 # ---- metrics ----
@@ -216,6 +291,8 @@ def metric_set(name, value, labels=None, group=None):
 
 def metric_add(name, value=1, labels=None, group=None):
     """A counter grows by this much."""
+    if isinstance(value, (int, float)) and value < 0:
+        raise HookError("metric '{}': a counter only grows, and {!r} is negative; use metric_set".format(name, value))
     _metric("add", name, value, labels, group)
 
 
@@ -248,6 +325,15 @@ def _named(obj):
     if not (names.get("name") or names.get("generateName")) or not obj.get("kind") or not obj.get("apiVersion"):
         raise HookError("an object is a dictionary with apiVersion, kind and metadata.name")
     return obj
+
+
+def _patch(operation, kind, name, namespace, api_version, change, more):
+    for option in more:
+        if option not in OPTIONS:
+            known = "subresource, ignore_missing_object, ignore_hook_error"
+            raise HookError("{}: there is no option {!r}; there are {}".format(operation, option, known))
+    options = {OPTIONS[option]: value for option, value in more.items()}
+    _operation(operation, kind=kind, name=name, namespace=namespace, apiVersion=api_version, **dict(change, **options))
 
 
 def _operation(operation, **fields):

@@ -2,11 +2,12 @@
 //!
 //! Data is in the variants, words are in `Display`. A failed run has two texts: `Display` is for the log and keeps the shape of
 //! the original (`<hook> FAILED: …`), `reason` is short and may be shown to the user whose request was refused, so it never
-//! repeats what the hook printed. Pure: this file does no I/O and owns nothing.
+//! repeats what the hook printed. Owns nothing; all it reads is the first line of a program that could not be started.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -77,6 +78,8 @@ pub(crate) enum LaunchFailure {
     Missing,
     /// The program is there, yet the kernel found nothing: its interpreter or its loader is missing.
     NoInterpreter,
+    /// The same, because the line that names the interpreter ends as on Windows.
+    CarriageReturn,
     /// No first line that names an interpreter, and no program format that the kernel knows.
     UnknownFormat,
     NotExecutable,
@@ -87,6 +90,9 @@ pub(crate) enum LaunchFailure {
 impl LaunchError {
     pub(super) fn new(program: PathBuf, error: io::Error) -> LaunchError {
         let cause = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT | Errno::NOTDIR) if ends_in_carriage_return(&program) => {
+                LaunchFailure::CarriageReturn
+            }
             Some(Errno::NOENT | Errno::NOTDIR) if program.exists() => LaunchFailure::NoInterpreter,
             Some(Errno::NOENT | Errno::NOTDIR) => LaunchFailure::Missing,
             Some(Errno::NOEXEC) => LaunchFailure::UnknownFormat,
@@ -98,6 +104,18 @@ impl LaunchError {
     }
 }
 
+/// Whether the line that names the interpreter has a CR before its end.
+fn ends_in_carriage_return(program: &Path) -> bool {
+    // LIMIT: the kernel reads no more of the first line than this.
+    const FIRST_LINE: u64 = 256;
+    let mut line = Vec::new();
+    let read = File::open(program).and_then(|file| {
+        let mut start = BufReader::new(file.take(FIRST_LINE));
+        start.read_until(b'\n', &mut line)
+    });
+    read.is_ok() && line.starts_with(b"#!") && line.ends_with(b"\r\n")
+}
+
 impl fmt::Display for LaunchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let program = self.program.display();
@@ -106,6 +124,10 @@ impl fmt::Display for LaunchError {
             LaunchFailure::NoInterpreter => write!(
                 out,
                 "{program}: no such file or directory, although the file is there: is the interpreter in its first line installed?"
+            ),
+            LaunchFailure::CarriageReturn => write!(
+                out,
+                "{program}: no such file or directory: its first line ends with a carriage return (CR), which is taken for a part of the interpreter's name; save the file with Unix line ends"
             ),
             LaunchFailure::UnknownFormat => write!(
                 out,
@@ -222,7 +244,12 @@ impl fmt::Display for RunError {
             Failure::Ended(_) if !self.stderr.is_empty() => return out.write_str(&self.stderr),
             Failure::Ended(exit) => return write!(out, "cmd run: {exit}"),
             Failure::Prepare(error) => write!(out, "prepare files for the run: {error}")?,
-            Failure::Launch(error) => write!(out, "cmd start: {error}")?,
+            Failure::Launch(error) => {
+                write!(out, "cmd start: {error}")?;
+                if matches!(error.cause, LaunchFailure::Missing) {
+                    out.write_str("; if the hook was taken away, send SIGHUP to the operator")?;
+                }
+            }
             Failure::TimedOut { limit } => {
                 write!(out, "timed out after {} s and was killed", seconds(*limit))?;
             }

@@ -119,6 +119,34 @@ impl Chains {
     }
 }
 
+impl Chains {
+    /// What does not fit a CRD that serves and stores these versions, each as a sentence with the remedy.
+    pub(crate) fn misfits(&self, served: &[&str], stored: &str) -> Vec<String> {
+        let mut misfits = Vec::new();
+        for step in &self.steps {
+            for version in [&step.from, &step.to] {
+                // One that is stored may still have to be converted, though nobody can ask for it.
+                if !served.contains(&version.as_str()) && version != stored {
+                    misfits.push(format!(
+                        "the conversion from {} to {} is of no use, because version {version} is not served; check the versions of the hook and of the CustomResourceDefinition",
+                        step.from, step.to
+                    ));
+                }
+            }
+        }
+        for version in served.iter().filter(|&version| *version != stored) {
+            for (from, to) in [(stored, *version), (*version, stored)] {
+                if self.toward(to).length(from).is_none() {
+                    misfits.push(format!(
+                        "no conversion leads from {from} to {to}, so requests for {version} fail; add {{fromVersion: {from}, toVersion: {to}}} to `conversions` of a hook"
+                    ));
+                }
+            }
+        }
+        misfits
+    }
+}
+
 impl<'a> Way<'a> {
     /// How many steps it takes from `version`; none if there is no way.
     pub(crate) fn length(&self, version: &str) -> Option<usize> {
@@ -237,6 +265,27 @@ mod tests {
         assert_eq!(walk(&mixed, "v1", "v2"), None);
         assert_eq!(walk(&mixed, "other.example.com/v1", "v2"), Some(vec![2]));
         assert_eq!(walk(&mixed, "other.example.com/v1alpha1", "v1"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_crd_is_told_with_the_remedy() {
+        let good = chains(&[("v1", "v2"), ("stable.example.com/v2", "v1")]);
+        assert_eq!(good.misfits(&["v1", "v2"], "v2"), Vec::<String>::new());
+        // One that is stored and no more served.
+        assert_eq!(good.misfits(&["v1"], "v2"), Vec::<String>::new());
+        assert_eq!(
+            good.misfits(&["v2"], "v2"),
+            [("v1", "v2"), ("v2", "v1")].map(|(from, to)| format!(
+                "the conversion from {from} to {to} is of no use, because version v1 is not served; check the versions of the hook and of the CustomResourceDefinition"
+            ))
+        );
+        let one_way = chains(&[("v1", "v2")]);
+        assert_eq!(
+            one_way.misfits(&["v1", "v2"], "v2"),
+            [
+                "no conversion leads from v2 to v1, so requests for v1 fail; add {fromVersion: v2, toVersion: v1} to `conversions` of a hook"
+            ]
+        );
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) enum ResponseError {
     Twice(&'static str),
     /// Further documents in the file say something else about `allowed`.
     Contradiction,
+    /// A conversion with neither objects nor a message.
+    NoObjects,
     PatchNotBase64,
     PatchNotJson,
     PatchFromValidating,
@@ -68,6 +70,7 @@ impl fmt::Display for ResponseError {
             Self::Contradiction => {
                 out.write_str("the response file holds several answers that disagree about `allowed`")
             }
+            Self::NoObjects => out.write_str("the answer has no convertedObjects"),
             Self::PatchNotBase64 => {
                 out.write_str("`patch` is a string but not base64: give the JSON Patch array itself, or encode it")
             }
@@ -216,7 +219,7 @@ impl ConversionAnswer {
             return Ok(ConversionAnswer::Failed(message));
         }
         let Some(objects) = answer.take_raw("convertedObjects")? else {
-            return Ok(ConversionAnswer::Converted(Vec::new()));
+            return Err(ResponseError::NoObjects);
         };
         let expected = ResponseError::Field {
             field: "convertedObjects",
@@ -225,7 +228,7 @@ impl ConversionAnswer {
         };
         let objects: Option<Vec<Box<RawValue>>> =
             serde_json::from_str(objects.get()).map_err(|_error| expected.clone())?;
-        let objects = objects.unwrap_or_default();
+        let objects = objects.ok_or(ResponseError::NoObjects)?;
         if objects.iter().any(|object| !object.get().starts_with('{')) {
             return Err(expected);
         }

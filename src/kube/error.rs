@@ -4,6 +4,7 @@
 //! must tell 410 from 403. Messages name the call by method and path; the query is left out, since selectors may hold what
 //! does not belong in a log. Nothing here does I/O.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -177,7 +178,7 @@ impl fmt::Display for Error {
             } => {
                 write!(out, "{call}: {code} {reason}")?;
                 if !message.is_empty() {
-                    write!(out, ": {message}")?;
+                    write!(out, ": {}", without_contents(call, message))?;
                 }
                 out.write_str(remedy(*code, &call.path))
             }
@@ -207,6 +208,32 @@ impl fmt::Display for Error {
             ),
             Error::Stopped => out.write_str("the client is shut down"),
         }
+    }
+}
+
+/// How the API server begins to quote what it refuses.
+const QUOTATIONS: [&str; 4] = [
+    "Invalid value:",
+    "Unsupported value:",
+    "Duplicate value:",
+    ", got &value",
+];
+/// What is written here is ours and no secret, and what is wrong with it must be told.
+const OWN_GROUPS: [&str; 2] = [
+    "/apis/admissionregistration.k8s.io/",
+    "/apis/apiextensions.k8s.io/",
+];
+
+/// What the server says about an object that was sent, up to where it may repeat the object: contents do not belong in a log.
+fn without_contents<'a>(call: &Call, message: &'a str) -> Cow<'a, str> {
+    let is_own = OWN_GROUPS.iter().any(|group| call.path.starts_with(group));
+    let begin = |quotation: &&str| Some(message.find(quotation)? + quotation.len());
+    match QUOTATIONS.iter().filter_map(begin).min() {
+        Some(end) if call.method != "GET" && !is_own => {
+            let told = message.get(..end).unwrap_or_default();
+            format!("{told} … (what follows may repeat the object and is not shown)").into()
+        }
+        _ => message.into(),
     }
 }
 
@@ -336,6 +363,40 @@ mod tests {
             assert_eq!(status(code, "").retryable(), expected, "{code}");
         }
         assert!(!Error::Stopped.retryable());
+    }
+
+    #[test]
+    fn what_the_server_repeats_of_an_object_is_not_shown() {
+        let refused = |method: &'static str, path: &str, message: &str| {
+            let call = Call {
+                method,
+                path: path.to_owned(),
+            };
+            let shown = Error::Status {
+                call,
+                code: 422,
+                reason: "Invalid".to_owned(),
+                message: message.to_owned(),
+                retry_after: None,
+            };
+            shown.to_string()
+        };
+        let maps = "/api/v1/namespaces/n/configmaps/a";
+        for message in [
+            r#""" is invalid: patch: Invalid value: "{\"data\":{\"k\":\"hunter2\"}}": cannot unmarshal"#,
+            r#"x is invalid: spec.a: Unsupported value: "hunter2": supported values: "b""#,
+            r#"x is invalid: spec.a[1]: Duplicate value: "hunter2""#,
+            r#"failed to create typed patch object: .data.k: expected string, got &value.valueUnstructured{Value:"hunter2"}"#,
+        ] {
+            let shown = refused("PATCH", maps, message);
+            assert!(!shown.contains("hunter2"), "{shown}");
+            let told = message.split_once(": ").unwrap().0;
+            assert!(shown.contains(told), "{shown}");
+        }
+        let own = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+        let message = r#"webhooks[0].name: Invalid value: "x": must be a DNS name"#;
+        assert!(refused("POST", own, message).ends_with(message));
+        assert!(refused("GET", maps, message).ends_with(message));
     }
 
     #[test]

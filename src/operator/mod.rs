@@ -14,6 +14,7 @@ mod serving;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -28,6 +29,7 @@ use self::pulse::Pulse;
 use crate::executor::{self, Executor};
 use crate::flow::Flow;
 use crate::hook::Registry;
+use crate::hook::binding::MAIN_QUEUE;
 use crate::kube::{Client, Discovery, Patcher};
 use crate::message::{BindingId, Event, Signal, Snapshot};
 use crate::metrics::Metrics;
@@ -50,6 +52,7 @@ const PROBE_DRAIN: Duration = Duration::from_millis(200);
 /// Parts that readiness lists besides those of the webhook thread.
 const HOOKS: &str = "hooks";
 const FIRST_RUNS: &str = "first-runs";
+const FIRST_RUNS_LACK: &str = "onStartup and Synchronization runs are not done yet";
 const STOPPING: &str = "stopping";
 
 /// How the process should end.
@@ -94,6 +97,8 @@ struct Operator {
     ended: BTreeSet<String>,
     /// The webhook threads that run.
     webhooks: Vec<&'static str>,
+    /// A CRD has been told to have its objects converted here.
+    has_conversions: Arc<AtomicBool>,
     /// Each hook's rate limit for reviews; there when hooks are known.
     paces: Option<webhook::Paces>,
     /// A signal to stop came while stopping.
@@ -118,6 +123,20 @@ pub(crate) fn begin_anew() -> String {
     format!("begin anew: {error}")
 }
 
+/// Which hook the first runs are at: all of them are in the main queue, one after the other.
+fn first_runs(queues: &queue::Window) -> String {
+    let all = queues.queues();
+    let main = all.iter().find(|queue| queue.name == MAIN_QUEUE);
+    match main.and_then(|queue| queue.head.as_ref()) {
+        Some(head) if head.failures > 0 => format!(
+            "{FIRST_RUNS_LACK}: {} has failed {} times and is tried again",
+            head.hook, head.failures
+        ),
+        Some(head) => format!("{FIRST_RUNS_LACK}: now {}", head.hook),
+        None => FIRST_RUNS_LACK.to_owned(),
+    }
+}
+
 fn is_stop(event: &Event) -> bool {
     matches!(event, Event::Signal(Signal::Stop))
 }
@@ -138,10 +157,7 @@ impl Operator {
         let readiness = Arc::new(Readiness::waiting_for(&[
             (HOOKS, "being read"),
             (API_SERVER, "not reached yet"),
-            (
-                FIRST_RUNS,
-                "onStartup and Synchronization runs are not done yet",
-            ),
+            (FIRST_RUNS, FIRST_RUNS_LACK),
         ]));
         let metrics = parts::metrics(&settings);
         let client = parts::observed(&client, &metrics);
@@ -194,6 +210,7 @@ impl Operator {
             is_synchronized: false,
             ended: BTreeSet::new(),
             webhooks: Vec::new(),
+            has_conversions: Arc::default(),
             paces: None,
             is_urged: false,
         })
@@ -316,6 +333,9 @@ impl Operator {
         let flow = Flow::start(parts, self.stopped.clone())
             .map_err(|error| format!("start the queues: {error}"))?;
         self.looking.show(registry, flow.window(), monitors.clone());
+        let queues = flow.window();
+        self.readiness
+            .explain(FIRST_RUNS, Arc::new(move || first_runs(&queues)));
         self.flow = Some(flow);
         self.monitors = Some(monitors);
         Ok(())
@@ -339,8 +359,11 @@ impl Operator {
             _ => info!("stopping"),
         }
         // Endpoints of the Service are taken out as soon as this is seen.
-        self.readiness
-            .lacks(STOPPING, "the operator was asked to stop");
+        let reason = match end {
+            End::Again => "reloading hooks",
+            _ => "the operator was asked to stop",
+        };
+        self.readiness.lacks(STOPPING, reason);
         // A hook that is not begun now need not be ended later. Those that run have from here on until the end of the grace period.
         if let Some(flow) = &self.flow {
             flow.stop();
@@ -372,7 +395,7 @@ impl Operator {
                 "the webhook configurations {name}-hooks stay in the cluster, for the next start; delete them if there is none"
             );
         }
-        if is_last && self.webhooks.contains(&Purpose::Conversion.thread()) {
+        if is_last && self.has_conversions.load(Ordering::Relaxed) {
             info!(
                 "the CustomResourceDefinitions keep their conversion, which needs an operator to answer"
             );

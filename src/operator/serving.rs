@@ -69,7 +69,9 @@ impl Operator {
                 let announcement = announcement(&self.settings, plan.address.clone());
                 Webhook::admission(parts, plan, announcement)?
             }
-            Purpose::Conversion => Webhook::conversion(parts, plan)?,
+            Purpose::Conversion => {
+                Webhook::conversion(parts, plan, Arc::clone(&self.has_conversions))?
+            }
         };
         let stopped = self.stopped.clone();
         let name = purpose.thread();

@@ -9,20 +9,21 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 use serde_json::value::RawValue;
 
 use super::caller::Callers;
+use super::complaint::Complaints;
 use super::conversion_review::{Answer, Object, Question};
 use super::probe::{self, Readiness};
 use super::{Head, Request, Respond, Response};
 use crate::executor::{Failure, Outcome, RunError, RunKind};
 use crate::hook::context::Reason;
 use crate::hook::conversion::{self, Chains, ConversionStep, Way};
-use crate::hook::response::ConversionAnswer;
+use crate::hook::response::{ConversionAnswer, ResponseError};
 use crate::hook::{self, Registry};
 use crate::review::{
     self, Afterwards, Asked, PANICKED, Paces, Runner, Target, Turns, Undecided, failure, seconds,
@@ -34,6 +35,9 @@ const API_SERVER_LIMIT: Duration = Duration::from_secs(30);
 
 /// LIMIT: how much of a wrong `apiVersion` is shown; a group and a version have at most 253 and 63 characters.
 const SHOWN_VERSION: usize = 320;
+
+/// Between two lines about the same conversion that nobody can do: the API server asks for it twice a second, for ever.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A CRD and the hooks that convert its objects.
 struct Crd {
@@ -51,6 +55,7 @@ pub(crate) struct Conversion {
     turns: Arc<Turns>,
     runner: Runner,
     readiness: Arc<Readiness>,
+    complaints: Mutex<Complaints>,
 }
 
 /// The path under which objects of a CRD are converted, as in the original.
@@ -86,6 +91,7 @@ impl Conversion {
             turns,
             runner,
             readiness,
+            complaints: Mutex::new(Complaints::every(COMPLAINT_INTERVAL)),
         }
     }
 
@@ -97,6 +103,7 @@ impl Conversion {
             Ok(_turn) => {
                 let work = Work {
                     runner: &self.runner,
+                    complaints: &self.complaints,
                     crd,
                     uid: &question.id.uid,
                     desired: &question.desired,
@@ -171,7 +178,7 @@ impl Respond for Conversion {
                         Answer::Failed(unsuccessful(&crd.name, &desired, PANICKED))
                     })
             }
-            None => no_hook(&path, &id.uid),
+            None => no_hook(&path, &id.uid, &self.complaints),
         };
         match answer.render(&id) {
             Ok(body) => Response::json(200, body),
@@ -183,6 +190,7 @@ impl Respond for Conversion {
 /// One review that has its turn.
 struct Work<'a> {
     runner: &'a Runner,
+    complaints: &'a Mutex<Complaints>,
     crd: &'a Crd,
     uid: &'a str,
     desired: &'a str,
@@ -242,8 +250,12 @@ impl Work<'_> {
             .filter(|object| object.api_version == version)
             .collect();
         let converted = self.ask(step, target, &chosen, |outcome| {
-            let answer = ConversionAnswer::parse(&outcome.conversion_response)
-                .map_err(Undecided::Response)?;
+            let answer = ConversionAnswer::parse(&outcome.conversion_response);
+            let answer = answer.map_err(|error| match error {
+                // It repeats nothing of the hook, so the user may read it.
+                ResponseError::NoObjects => Undecided::Unfit(error.to_string()),
+                error => Undecided::Response(error),
+            })?;
             match answer {
                 ConversionAnswer::Failed(message) => Ok(Err(message)),
                 ConversionAnswer::Converted(made) => {
@@ -338,7 +350,14 @@ impl Work<'_> {
 
     fn no_way(&self, version: &str) -> String {
         let reason = format!("no conversion leads there from {version}");
-        warn!(crd = self.crd.name.as_str(), uid = self.uid; "{reason}: {}", self.desired);
+        let (crd, desired) = (self.crd.name.as_str(), self.desired);
+        let shown: String = version.chars().take(SHOWN_VERSION).collect();
+        if let Some(before) = due(self.complaints, &format!("{crd} {shown} {desired}")) {
+            warn!(
+                crd = crd, uid = self.uid, fromVersion = shown.as_str(), toVersion = desired, timesBefore = before;
+                "no conversion of {crd} leads from {shown} to {desired}; add {{fromVersion: {shown}, toVersion: {desired}}} to `conversions` of a hook"
+            );
+        }
         unsuccessful(&self.crd.name, self.desired, &reason)
     }
 }
@@ -394,8 +413,16 @@ fn no_hook_text(crd: &str) -> String {
     )
 }
 
-fn no_hook(path: &str, uid: &str) -> Answer {
+/// Whether a complaint is to be logged now, and how often it was kept back since the last time.
+fn due(complaints: &Mutex<Complaints>, reason: &str) -> Option<u64> {
+    let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    complaints.due(reason, Instant::now())
+}
+
+fn no_hook(path: &str, uid: &str, complaints: &Mutex<Complaints>) -> Answer {
     let message = no_hook_text(path.trim_start_matches('/'));
-    warn!(uid = uid; "{message}");
+    if let Some(before) = due(complaints, path) {
+        warn!(uid = uid, timesBefore = before; "{message}");
+    }
     Answer::Failed(message)
 }

@@ -11,9 +11,16 @@ use crate::review::Afterwards;
 use crate::serve::{Head, Request, Respond, Response};
 
 /// What keeps the operator from being ready, by the part that says so. Empty means ready.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Readiness {
-    reasons: Mutex<BTreeMap<&'static str, String>>,
+    reasons: Mutex<BTreeMap<&'static str, Reason>>,
+}
+
+/// A reason, or who knows it at the moment somebody asks.
+#[derive(Clone)]
+enum Reason {
+    Text(String),
+    Asked(Arc<dyn Fn() -> String + Send + Sync>),
 }
 
 impl Readiness {
@@ -21,7 +28,7 @@ impl Readiness {
     pub(crate) fn waiting_for(parts: &[(&'static str, &str)]) -> Self {
         let reasons = parts
             .iter()
-            .map(|(part, reason)| (*part, (*reason).to_owned()))
+            .map(|(part, reason)| (*part, Reason::Text((*reason).to_owned())))
             .collect();
         Readiness {
             reasons: Mutex::new(reasons),
@@ -30,7 +37,18 @@ impl Readiness {
 
     /// Notes what `part` lacks, replacing what it said before.
     pub(crate) fn lacks(&self, part: &'static str, reason: &str) {
-        self.locked().insert(part, reason.to_owned());
+        self.locked().insert(part, Reason::Text(reason.to_owned()));
+    }
+
+    /// If `part` lacks something, `reason` tells from now on what it is.
+    pub(crate) fn explain(
+        &self,
+        part: &'static str,
+        reason: Arc<dyn Fn() -> String + Send + Sync>,
+    ) {
+        if let Some(known) = self.locked().get_mut(part) {
+            *known = Reason::Asked(reason);
+        }
     }
 
     /// `part` has what it needs. Says so in the log when it was the last.
@@ -45,19 +63,19 @@ impl Readiness {
 
     /// The reasons for not being ready, one a line; `None` when ready.
     pub(crate) fn missing(&self) -> Option<String> {
-        let reasons = self.locked();
+        // Copied, because who is asked may have locks of their own.
+        let reasons = self.locked().clone();
         if reasons.is_empty() {
             return None;
         }
-        Some(
-            reasons
-                .iter()
-                .map(|(part, reason)| format!("{part}: {reason}\n"))
-                .collect(),
-        )
+        let line = |(part, reason): (&&'static str, &Reason)| match reason {
+            Reason::Text(text) => format!("{part}: {text}\n"),
+            Reason::Asked(ask) => format!("{part}: {}\n", ask()),
+        };
+        Some(reasons.iter().map(line).collect())
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<&'static str, Reason>> {
         self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

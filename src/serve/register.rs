@@ -98,6 +98,11 @@ fn host(url: &str) -> &str {
 pub(crate) trait Registration: Send {
     /// Makes it so for these CAs, whatever it was before.
     fn renew(&mut self, ca_bundle: &str) -> Result<(), NotRegistered>;
+
+    /// Whether something came that `renew` had missed, so that it is worth another call at once.
+    fn has_appeared(&mut self) -> bool {
+        false
+    }
 }
 
 /// Why the API server does not call us yet.
@@ -149,7 +154,7 @@ impl Configurations {
         if self.tidied {
             return;
         }
-        let name = &self.announcement.configuration_name;
+        let name = format!("{}-hooks", self.announcement.configuration_name);
         match retire(&self.client, kind, &self.announcement) {
             Ok(true) => {
                 info!(configurationName = name.as_str(), kind = kind.as_str(); "webhook configuration emptied: no hook of its kind is left");

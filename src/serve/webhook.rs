@@ -8,12 +8,11 @@
 //! Nothing that the API server does is fatal: whatever fails is tried again, with growing pauses, and shows in readiness. The
 //! server is started before anything is registered, and a CA is registered before a certificate of it is served.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use jiff::Timestamp;
@@ -22,9 +21,11 @@ use log::{info, warn};
 use super::admission::Admission;
 use super::caller::Callers;
 pub(crate) use super::certificate::Wish;
+use super::complaint::Complaints;
 use super::conversion::Conversion;
 use super::definition::Definitions;
 use super::probe::Readiness;
+pub(crate) use super::purpose::Purpose;
 pub(crate) use super::register::{Address, Announcement};
 use super::register::{Configurations, Registration};
 use super::rotation::{Rotation, Step};
@@ -43,6 +44,10 @@ use crate::review::{ReadOverlaid, ReadSnapshot, Runner, Turns};
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks for what is not in the cluster yet: what is created before it is noticed is not converted.
+const MISSING_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two complaints about the same trouble.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(600);
 /// How long API servers get to learn of a changed registration before the next step of a certificate change.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Pauses between failed attempts.
@@ -50,65 +55,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A certificate that nobody renews is warned about from here on.
 const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Which of the two servers. The texts are parts that readiness lists, flags, names of threads and labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Admission,
-    Conversion,
-}
-
-impl Purpose {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Purpose::Admission => "admission",
-            Purpose::Conversion => "conversion",
-        }
-    }
-
-    pub(crate) fn thread(self) -> &'static str {
-        match self {
-            Purpose::Admission => "webhook",
-            Purpose::Conversion => "conversion-webhook",
-        }
-    }
-
-    /// How the names of its flags begin.
-    pub(crate) fn flags(self) -> &'static str {
-        match self {
-            Purpose::Admission => "--validating-webhook",
-            Purpose::Conversion => "--conversion-webhook",
-        }
-    }
-
-    pub(crate) fn port_flag(self) -> &'static str {
-        match self {
-            Purpose::Admission => "--validating-webhook-listen-port",
-            Purpose::Conversion => "--conversion-webhook-listen-port",
-        }
-    }
-
-    fn certificate(self) -> &'static str {
-        match self {
-            Purpose::Admission => "certificate",
-            Purpose::Conversion => "conversion-certificate",
-        }
-    }
-
-    fn registration(self) -> &'static str {
-        match self {
-            Purpose::Admission => "registration",
-            Purpose::Conversion => "conversion-registration",
-        }
-    }
-
-    /// Says what will be missing until the thread has done its work. To be called before the last other part is there, or the
-    /// operator would be ready for a moment without serving anything.
-    pub(crate) fn expect(self, readiness: &Readiness) {
-        readiness.lacks(self.certificate(), "not there yet");
-        readiness.lacks(self.registration(), "not done yet");
-    }
-}
 
 /// What the rest of the program lends to the thread.
 pub(crate) struct Parts {
@@ -155,8 +101,7 @@ struct Serving {
     current: Option<Arc<tls::Current>>,
     rotation: Rotation,
     registration: Box<dyn Registration>,
-    /// What was said since everything was well: the same again would only bury what else is in the log.
-    said: BTreeSet<String>,
+    complaints: Complaints,
     /// Once is enough: who deletes it later knows what stops.
     service_found: bool,
     pause: Duration,
@@ -193,16 +138,18 @@ impl Webhook {
         Ok((webhook, Box::new(kept)))
     }
 
-    /// The thread for conversion webhooks, and what it keeps registered.
+    /// The thread for conversion webhooks, and what it keeps registered; `has_any` becomes true with the first.
     pub(crate) fn conversion(
         parts: Parts,
         plan: Plan,
+        has_any: Arc<AtomicBool>,
     ) -> Result<(Webhook, Box<dyn Registration>), String> {
         let (callers, runner) = prepare(&parts, &plan)?;
         let turns = Turns::new(plan.max_hooks);
         let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
         let respond = Conversion::new(registry, &parts.paces, callers, turns, runner, readiness);
-        let kept = Definitions::new(parts.client.clone(), registry, plan.address.clone());
+        let address = plan.address.clone();
+        let kept = Definitions::new(parts.client.clone(), registry, address, has_any);
         let webhook = Webhook {
             purpose: Purpose::Conversion,
             parts,
@@ -220,7 +167,7 @@ impl Webhook {
             current: None,
             rotation: Rotation::default(),
             registration,
-            said: BTreeSet::new(),
+            complaints: Complaints::every(COMPLAINT_INTERVAL),
             service_found: false,
             pause: Duration::ZERO,
             warned: None,
@@ -247,7 +194,7 @@ impl Webhook {
                     serving.pause.max(at_least.unwrap_or_default())
                 }
             };
-            if !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+            if !wait(&mut serving, stop, pause) {
                 break;
             }
         }
@@ -261,12 +208,12 @@ impl Webhook {
 
     /// One look at everything. Returns how long to wait for the next.
     fn round(&self, serving: &mut Serving) -> Result<Duration, Failure> {
+        serving.complaints.begin_round();
         let taken = self
             .plan
             .source
             .load(&self.parts.client)
             .and_then(|offer| self.take(serving, offer));
-        let taken_well = taken.is_ok();
         match taken {
             Ok(()) => {}
             // What is served stays good while its source is away or broken.
@@ -281,9 +228,8 @@ impl Webhook {
         self.look_for_service(serving);
         self.register(serving)?;
         self.count_connections(serving);
-        if taken_well && !serving.said.is_empty() {
+        if serving.complaints.end_round() {
             info!("certificate and registration are well again");
-            serving.said.clear();
         }
         if serving.rotation.registered() {
             return Ok(SETTLE);
@@ -438,6 +384,21 @@ impl Webhook {
     }
 }
 
+/// Waits for the next round; it comes early for what was missing in the cluster and has come. False when told to stop.
+fn wait(serving: &mut Serving, stop: &Receiver<Infallible>, pause: Duration) -> bool {
+    let until = Instant::now() + pause;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timed_out = stop.recv_timeout(left.min(MISSING_INTERVAL));
+        if !matches!(timed_out, Err(RecvTimeoutError::Timeout)) {
+            return false;
+        }
+        if left <= MISSING_INTERVAL || serving.registration.has_appeared() {
+            return true;
+        }
+    }
+}
+
 /// Checks what can be checked before the API server is needed, so that a wrong file ends the start and not a night.
 fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
     if let Source::Files { .. } = &plan.source {
@@ -459,9 +420,9 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
 }
 
 impl Serving {
-    /// Logs a complaint, but not the same one again.
+    /// Logs a complaint, and the same one only seldom again.
     fn complain(&mut self, reason: &str, consequence: &str) {
-        if self.said.insert(reason.to_owned()) {
+        if self.complaints.due(reason, Instant::now()).is_some() {
             warn!("{reason}; {consequence}");
         }
     }

@@ -115,7 +115,7 @@ pub(crate) fn parse(
     };
     let settings = || resolve(&split, environment, command.topics);
     let look = |asked: Asked| {
-        let (look, form) = asked.map_err(|problem| words_error(command.name, problem))?;
+        let (look, form) = asked.map_err(|problem| words_error(command.name, &problem))?;
         let socket = settings()?.debug.unix_socket;
         let looking = Looking { look, form, socket };
         Ok(Command::Look(looking))

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use argh::FromArgs;
 
+use super::argument::nearest;
 use super::value;
 
 /// What to show of a running operator, or to change in it.
@@ -112,7 +113,7 @@ pub(super) struct RawWords {
 }
 
 /// What was asked for, or which words were expected.
-pub(super) type Asked = Result<(Look, Form), &'static str>;
+pub(super) type Asked = Result<(Look, Form), String>;
 
 impl QueueWords {
     pub(super) fn look(self) -> Asked {
@@ -128,10 +129,10 @@ impl QueueWords {
                 Ok((look, form))
             }
             ["main"] if self.show_empty || is_watched => {
-                Err("--show-empty and --watch belong to `queue list`")
+                Err("--show-empty and --watch belong to `queue list`".to_owned())
             }
             ["main"] => Ok((Look::MainQueue, form)),
-            _ => Err("queue needs one word: list or main"),
+            given => Err(misread("queue", given, ["list", "main"])),
         }
     }
 }
@@ -146,9 +147,9 @@ impl HookWords {
                 Ok((Look::Snapshots { hook }, form))
             }
             ["snapshot", ..] => {
-                Err("hook snapshot needs the name of one hook; `hook list` shows them")
+                Err("hook snapshot needs the name of one hook; `hook list` shows them".to_owned())
             }
-            _ => Err("hook needs one word: list or snapshot"),
+            given => Err(misread("hook", given, ["list", "snapshot"])),
         }
     }
 }
@@ -165,8 +166,10 @@ impl ConfigWords {
             ["list"] => Ok((Look::Parameters, form)),
             ["set", name, value] => Ok((set(name, value, ""), form)),
             ["set", name, value, duration] => Ok((set(name, value, duration), form)),
-            ["set", ..] => Err("config set needs a name and a value, such as log.level debug 10m"),
-            _ => Err("config needs one word: list or set"),
+            ["set", ..] => {
+                Err("config set needs a name and a value, such as log.level debug 10m".to_owned())
+            }
+            given => Err(misread("config", given, ["list", "set"])),
         }
     }
 }
@@ -178,8 +181,22 @@ impl RawWords {
                 let path = (*path).to_owned();
                 Ok((Look::Raw { path }, Form::Text))
             }
-            _ => Err("raw needs one path, such as /queue/list.json"),
+            _ => Err("raw needs one path, such as /queue/list.json".to_owned()),
         }
+    }
+}
+
+/// The word that was not understood, and the one that was probably meant.
+fn misread(command: &str, given: &[&str], known: [&'static str; 2]) -> String {
+    let [one, other] = known;
+    let expected = format!("{command} needs one word: {one} or {other}");
+    match given {
+        [] => expected,
+        [word] => match nearest(word, known.into_iter()) {
+            Some(meant) => format!("{expected}, not {word:?}; did you mean `{command} {meant}`?"),
+            None => format!("{expected}, not {word:?}"),
+        },
+        [_, rest @ ..] => format!("{expected}, and not also {:?}", rest.join(" ")),
     }
 }
 

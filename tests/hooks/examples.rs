@@ -522,6 +522,15 @@ fn sites_are_converted_to_the_next_version_and_back() {
         let down = convert(high, low, high_spec);
         assert_eq!(down, json!({ "convertedObjects": [lower, lower] }));
     }
+    for (from, to) in [
+        ("v1alpha1", "v1beta1"),
+        ("v1beta1", "v1"),
+        ("v1", "v1beta1"),
+    ] {
+        let empty = object(to, &json!({}));
+        let wanted = json!({ "convertedObjects": [empty, empty] });
+        assert_eq!(convert(from, to, &json!({})), wanted, "{from} to {to}");
+    }
     let failed = convert("v1alpha1", "v1beta1", &json!({ "address": "say \"no\"" }));
     assert_eq!(
         failed,

@@ -151,7 +151,7 @@ def act(context):
     hook.delete('ConfigMap', 'm', propagation='Orphan')
     hook.merge_patch('Pod', 'p', {'a': None}, namespace='n', api_version='v1', ignoreMissingObject=True)
     hook.json_patch('Pod', 'p', [{'op': 'remove', 'path': '/a'}], subresource='status')
-    hook.jq_patch('Pod', 'p', '.a = 1')
+    hook.jq_patch('Pod', 'p', '.a = 1', ignore_missing_object=True, ignore_hook_error=False)
 hook.run()";
     let ended = python(body, Some(&json!([{ "binding": "a" }]))).well();
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m", "namespace": "n" } });
@@ -171,7 +171,7 @@ hook.run()";
             "operation": "JSONPatch", "kind": "Pod", "name": "p", "subresource": "status",
             "jsonPatch": [{ "op": "remove", "path": "/a" }],
         }),
-        json!({ "operation": "JQPatch", "kind": "Pod", "name": "p", "jqFilter": ".a = 1" }),
+        json!({ "operation": "JQPatch", "kind": "Pod", "name": "p", "jqFilter": ".a = 1", "ignoreMissingObject": true, "ignoreHookError": false }),
     ];
     assert_eq!(ended.objects, wanted);
 }
@@ -217,7 +217,7 @@ fn the_narrowest_function_is_called_for_every_context() {
         .iter()
         .enumerate()
         .fold(String::new(), |body, (number, decorator)| {
-            format!("{body}{decorator}\ndef f{number}(context):\n    print({number})\n")
+            format!("{body}{decorator}\ndef f{number}(context):\n    print({number})\n    hook.converted([])\n")
         });
     let event = |change: &str| json!({ "binding": "pods", "type": "Event", "watchEvent": change });
     let contexts = json!([
@@ -297,6 +297,18 @@ fn a_mistake_says_what_it_is_and_writes_nothing() {
             "log: the level must be one of debug, info, warn, error, not 'loud'",
         ),
         (
+            "hook.json_patch('Pod', 'p', {})",
+            "json_patch: a JSON Patch is a list of operations",
+        ),
+        (
+            "hook.jq_patch('Pod', 'p', '.', ignore_missing=True)",
+            "JQPatch: there is no option 'ignore_missing'; there are subresource, ignore_missing_object, ignore_hook_error",
+        ),
+        (
+            "hook.metric_add('m', -1)",
+            "metric 'm': a counter only grows, and -1 is negative; use metric_set",
+        ),
+        (
             "hook.on(print)",
             "write @on() with brackets, and a binding name in them",
         ),
@@ -320,6 +332,84 @@ fn a_mistake_says_what_it_is_and_writes_nothing() {
     );
     let ended = python("hook.run()", Some(&json!({})));
     assert_eq!(ended.mistake(), "the binding context is not a list");
+}
+
+#[test]
+fn names_and_directions_that_do_not_fit_the_configuration_are_told_at_once() {
+    let with = |bound: &str| {
+        let body = format!(
+            "hook.config({{'configVersion': 'v1', 'kubernetes': [{{'name': 'pods', 'kind': 'Pod', 'group': 'g'}}],
+             'schedule': [{{'crontab': '* * * * *'}}], 'kubernetesCustomResourceConversion': [{{'name': 'turn',
+             'crdName': 'a.b', 'conversions': [{{'fromVersion': 'v1', 'toVersion': 'v2'}}]}}]}})\n\
+             {bound}\ndef f(context):\n    pass\nhook.run()"
+        );
+        python(&body, None)
+    };
+    for bound in [
+        "@hook.on()",
+        "@hook.on('turn')",
+        "@hook.on('pods')\n@hook.on('g', 'Group')\n@hook.on('schedule')\n@hook.on('turn', 'v1->v2')",
+    ] {
+        let _ = with(bound).well();
+    }
+    for (bound, wanted) in [
+        (
+            "@hook.on('pod')",
+            "@on('pod'): the configuration has no such binding or group; it has 'pods', 'g', 'schedule', 'turn'",
+        ),
+        (
+            "@hook.on_startup",
+            "@on('onStartup'): the configuration has no such binding or group; it has 'pods', 'g', 'schedule', 'turn'",
+        ),
+        (
+            "@hook.on('turn', 'v2->v1')",
+            "@on('turn', 'v2->v1'): `conversions` of the binding has no such rule",
+        ),
+        (
+            "@hook.on('pods')",
+            "no function for the conversion v1->v2 of 'turn': bind one with @on('turn', 'v1->v2')",
+        ),
+    ] {
+        let ended = with(bound);
+        assert_eq!(ended.mistake(), wanted);
+        assert_eq!(ended.stdout, "");
+    }
+}
+
+#[test]
+fn a_review_must_be_answered_and_a_validating_one_cannot_change_anything() {
+    let review = |kind: &str, call: &str| {
+        let body = format!("@hook.on()\ndef judge(context):\n    {call}\nhook.run()");
+        python(&body, Some(&json!([{ "binding": "a", "type": kind }])))
+    };
+    for (kind, call, wanted) in [
+        (
+            "Validating",
+            "pass",
+            "judge did not answer 'a': call allow(), deny() or warn()",
+        ),
+        (
+            "Conversion",
+            "hook.allow()",
+            "judge did not answer 'a': call converted() or conversion_failed()",
+        ),
+        (
+            "Validating",
+            "hook.patch([])",
+            "patch: a validating binding cannot change the object; make it a binding of kubernetesMutating",
+        ),
+    ] {
+        assert_eq!(review(kind, call).mistake(), wanted, "{kind} {call}");
+    }
+    let _ = review("Mutating", "hook.patch([])").well();
+    let by_hand = "import os; open(os.environ['ADMISSION_RESPONSE_PATH'], 'w').write('{}')";
+    let _ = review("Mutating", by_hand).well();
+    let turn =
+        json!([{ "binding": "a", "type": "Conversion", "fromVersion": "v1", "toVersion": "v2" }]);
+    assert_eq!(
+        python("hook.run()", Some(&turn)).mistake(),
+        "no function for the conversion v1->v2 of 'a': bind one with @on('a', 'v1->v2')"
+    );
 }
 
 #[test]

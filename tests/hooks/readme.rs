@@ -188,6 +188,10 @@ fn the_printed_conversion_goes_both_ways_and_fails_with_a_message() {
         convert("v1", "v1alpha1", new),
         json!({ "convertedObjects": [object("v1alpha1", old)] })
     );
+    for (from, to) in [("v1alpha1", "v1"), ("v1", "v1alpha1")] {
+        let empty = json!({ "convertedObjects": [object(to, json!({}))] });
+        assert_eq!(convert(from, to, json!({})), empty);
+    }
     assert_eq!(
         convert("v1alpha1", "v1", json!({ "crontab": "5 4" })),
         json!({ "failedMessage": "spec.crontab must have five fields" })

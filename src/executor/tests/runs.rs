@@ -205,6 +205,11 @@ fn a_hook_that_can_not_start_says_why_and_what_to_do() {
         "is the interpreter in its first line installed?",
     );
     check(
+        "#!/bin/sh\r\nexit 0\r\n",
+        0o755,
+        "its first line ends with a carriage return (CR)",
+    );
+    check(
         "echo no first line\n",
         0o755,
         "does its first line name an interpreter",
@@ -216,6 +221,7 @@ fn a_hook_that_can_not_start_says_why_and_what_to_do() {
         .0
         .err()
         .unwrap();
+    assert!(error.to_string().ends_with("send SIGHUP to the operator"));
     assert!(
         matches!(error.failure, Failure::Launch(error) if matches!(error.cause, LaunchFailure::Missing))
     );

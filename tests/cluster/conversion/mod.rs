@@ -347,6 +347,7 @@ case $name in
   crashed) exit 3 ;;
   empty) ;;
   garbled) echo '{"convertedObjects": 5}' >"$CONVERSION_RESPONSE_PATH" ;;
+  without) echo '{}' >"$CONVERSION_RESPONSE_PATH" ;;
   fewer) echo '{"convertedObjects": []}' >"$CONVERSION_RESPONSE_PATH" ;;
 esac
 "#;
@@ -362,6 +363,10 @@ esac
         ("crashed", format!("{hook}exit code 3.")),
         ("empty", format!("{hook}invalid response.")),
         ("garbled", format!("{hook}invalid response.")),
+        (
+            "without",
+            format!("{hook}the answer has no convertedObjects."),
+        ),
         (
             "fewer",
             format!("{hook}hook returned 0 objects instead of 1."),
@@ -381,6 +386,16 @@ esac
         world.group
     );
     assert!(shown.contains(&expected), "{shown}");
+    // Said once, with the remedy, however often it is asked for.
+    let _ = world.stage.namespace.try_apply(&object).err();
+    let told = format!(
+        "no conversion of {} leads from {1}/v1beta1 to {1}/v1; add {{fromVersion: {1}/v1beta1, toVersion: {1}/v1}} to",
+        world.crd_name(),
+        world.group
+    );
+    operator.wait_log("the remedy", |line| line.contains(&told));
+    let lines = operator.log_lines();
+    assert_eq!(lines.iter().filter(|line| line.contains(&told)).count(), 1);
     operator.wait_log("the details", |line| {
         line.label("level") == Some("error")
             && line.label("hook") == Some("fail.sh")

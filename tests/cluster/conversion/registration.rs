@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Converting;
 use crate::support::stage::{Kind, answers};
-use crate::support::{Operator, SOON, wait_for};
+use crate::support::{Operator, SOON, repository, wait_for};
 
 /// The requirement: what was edited is back, and a CRD that came is patched, within this time.
 const BACK: Duration = Duration::from_secs(10);
@@ -107,6 +107,74 @@ fn a_missing_crd_holds_up_nobody_and_is_patched_when_it_comes() {
 }
 
 #[test]
+fn the_printed_definition_is_taken_by_the_api_server() {
+    let readme = std::fs::read_to_string(repository().join("hooks/README.md")).unwrap();
+    let (_, rest) = readme
+        .split_once("<!-- crd: crontabs -->\n```yaml\n")
+        .unwrap();
+    let (definition, _) = rest.split_once("\n```\n").unwrap();
+    let world = Converting::new("printed");
+    let file = world.stage.env.write("crd.yaml", definition);
+    let file = file.display().to_string();
+    let output = world
+        .stage
+        .namespace
+        .kubectl(&["create", "--dry-run=server", "-f", &file]);
+    assert!(output.ok().contains("created"));
+}
+
+/// The API server cannot call, which is said once; that the registration is as it should be does not make it well.
+#[test]
+fn a_missing_service_is_complained_about_once_and_never_called_well() {
+    let mut world = Converting::usual("no-service");
+    world.make_crd("v1");
+    world.stage.env = world
+        .stage
+        .env
+        .clone()
+        .flag("--conversion-webhook-service-name=not-there")
+        .env("CONVERSION_WEBHOOK_URL", "");
+    let operator = world.stage.env.start();
+    let is_set = || world.crd()["spec"]["conversion"]["strategy"] == "Webhook";
+    wait_for("the CRD to be patched", SOON, is_set);
+    // Each of these takes a look at everything.
+    for _ in 0..2 {
+        let edit = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
+        assert_eq!(world.stage.api.merge(&world.crd_path(), &edit).status, 200);
+        wait_for("the conversion to be back", BACK, is_set);
+    }
+    let lines = operator.log_lines();
+    let said = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        (said("there is no Service"), said("well again")),
+        (1, 0),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn rules_and_versions_that_do_not_fit_are_told_when_the_crd_is_there() {
+    let world = Converting::new("misfits").hook(
+        "half",
+        &[("v1alpha1", "v1"), ("v1", "v1alpha1"), ("v1", "v2")],
+        super::CONVERT,
+    );
+    world.make_crd("v1");
+    let operator = world.start();
+    for text in [
+        "the conversion from v1 to v2 is of no use",
+        "no conversion leads from v1 to v1beta1",
+        "no conversion leads from v1beta1 to v1",
+    ] {
+        operator.wait_log(text, |line| {
+            line.label("level") == Some("warn")
+                && line.label("hook") == Some("half.sh")
+                && line.contains(text)
+        });
+    }
+}
+
+#[test]
 fn a_second_start_changes_nothing() {
     let world = Converting::usual("again");
     world.make_crd("v1");
@@ -114,10 +182,24 @@ fn a_second_start_changes_nothing() {
     assert_eq!(changes(&operator), 1);
     operator.term();
     operator.wait_exit(SOON);
+    let keeps = |operator: &Operator| {
+        let lines = operator.log_lines();
+        lines
+            .iter()
+            .any(|line| line.contains("keep their conversion"))
+    };
+    assert!(keeps(&operator));
     let written = world.crd()["metadata"]["resourceVersion"].clone();
     let operator = world.start();
     assert_eq!(changes(&operator), 0);
     assert_eq!(world.crd()["metadata"]["resourceVersion"], written);
+    // Where there is no CRD, none keeps anything.
+    let world = Converting::usual("nothing-kept");
+    let mut operator = world.stage.env.start();
+    operator.wait_ready();
+    operator.term();
+    operator.wait_exit(SOON);
+    assert!(!keeps(&operator));
 }
 
 /// Two ways to change a CRD are tried, so the rights of the original are enough, and so is the right to patch. Through a Service.
