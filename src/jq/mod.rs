@@ -7,6 +7,9 @@
 
 mod assign;
 mod bound;
+#[cfg(test)]
+mod compared;
+mod place;
 
 use std::fmt;
 
@@ -152,7 +155,8 @@ impl Filter {
         let natives = jaq_core::funs()
             .chain(jaq_std::funs())
             .chain(jaq_json::funs())
-            .filter(|native| !BANNED.contains(&native.0));
+            .filter(|native| !BANNED.contains(&native.0) && !place::REPLACED.contains(&native.0))
+            .chain(place::natives());
         let arena = Arena::default();
         let file = File { code, path: () };
         let modules = Loader::new(definitions)
@@ -589,6 +593,54 @@ mod tests {
             run("reduce range(300) as $i (1; [.])", &Value::Null),
             Err(Error::TooDeep)
         );
+    }
+
+    /// T13: objects come from anybody, and the stack is that of a watch.
+    #[test]
+    fn no_text_in_an_object_can_exhaust_the_stack_or_the_memory() {
+        let hostile = json!({
+            "deep": "[".repeat(200_000),
+            "closed": format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+            "objects": "{\"a\":".repeat(100_000),
+            "path": "a.".repeat(100_000),
+            "count": 9_223_372_036_854_775_807_i64,
+            "nested": serde_json::from_str::<Value>(&format!("{}{}", "[".repeat(120), "]".repeat(120))).unwrap(),
+        });
+        for program in [
+            ".deep | fromjson",
+            ".closed | fromjson",
+            ".objects | fromjson",
+            "[.[] | fromjson?] | length",
+            ".closed | tonumber",
+            "setpath(.path | split(\".\"); 1)",
+            "getpath(.path | split(\".\")) = 1",
+            "delpaths([.path | split(\".\")])",
+            "\"aaaa\" * .count",
+            ".x[.count] = 1",
+            ".x[5000000] = 1",
+        ] {
+            assert!(
+                matches!(
+                    run(program, &hostile),
+                    Err(Error::Run(_)) | Ok(Value::Number(_))
+                ),
+                "{program}"
+            );
+        }
+        for program in [
+            ".nested | tojson | length > 0",
+            ".nested | [..] | length > 0",
+            ".nested | walk(.) | length > 0",
+            ".nested | flatten | length == 0",
+            ".nested | tostring | fromjson | length > 0",
+            ".nested | [paths] | length > 0",
+            ".nested == .nested",
+            "[.nested, .nested] | unique | length == 1",
+            "(.nested | ..) |= . | true",
+            "[.nested | recurse | @json] | length > 0",
+        ] {
+            assert_eq!(run(program, &hostile), Ok(json!(true)), "{program}");
+        }
     }
 
     #[test]
