@@ -15,6 +15,8 @@ use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
 use jaq_core::ops::Math;
 use jaq_core::path::{Part, Path};
 
+use super::depth::guarded;
+
 /// Definitions that the changed program calls, and those of jq that go the same way.
 pub(super) const DEFINITIONS: &str = r#"
 def __assign(p; $value): [path(p)] as $paths | __set($paths; $value);
@@ -47,7 +49,12 @@ pub(super) fn help(term: Term<&str>) -> Term<&str> {
         Term::Neg(inner) => Term::Neg(boxed(inner)),
         Term::Label(name, inner) => Term::Label(name, boxed(inner)),
         Term::Fold(name, source, pattern, bodies) => {
-            Term::Fold(name, boxed(source), pattern, all(bodies))
+            let mut bodies = all(bodies);
+            if let Some(step) = bodies.get_mut(1) {
+                let made = Box::new(std::mem::take(step));
+                *step = Term::BinOp(made, BinaryOp::Pipe(None), Box::new(guarded(Term::Id)));
+            }
+            Term::Fold(name, boxed(source), pattern, bodies)
         }
         Term::TryCatch(inner, catch) => Term::TryCatch(boxed(inner), catch.map(boxed)),
         Term::IfThenElse(branches, otherwise) => Term::IfThenElse(
@@ -61,7 +68,7 @@ pub(super) fn help(term: Term<&str>) -> Term<&str> {
             definitions
                 .into_iter()
                 .map(|definition| Def {
-                    body: help(definition.body),
+                    body: guarded(help(definition.body)),
                     ..definition
                 })
                 .collect(),

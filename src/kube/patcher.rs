@@ -4,6 +4,7 @@
 //! hold up those behind it, as in the original; only a server that does not answer at all ends the run's operations early, because
 //! each would wait for it in vain. Every failure is one line in the log; the returned error sums up.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, error, info};
@@ -12,7 +13,7 @@ use super::backoff::Rest;
 use super::client::Client;
 use super::discovery::Discovery;
 use super::patch::{Hands, Problem};
-use crate::operation::{File, Operation, Order, Perform, Scope, Undone};
+use crate::operation::{Evaluate, File, Operation, Order, Perform, Scope, Undone, check_filters};
 
 /// How often it is said how far a long file has come.
 const PROGRESS_PACE: Duration = Duration::from_secs(10);
@@ -28,16 +29,18 @@ pub(crate) struct Patcher {
     client: Client,
     discovery: Discovery,
     rest: Rest,
+    evaluate: Arc<dyn Evaluate>,
 }
 
 impl Patcher {
     /// A kind that is not known is asked for again after `pace`.
-    pub(crate) fn new(client: Client, pace: Duration) -> Patcher {
+    pub(crate) fn new(client: Client, pace: Duration, evaluate: Arc<dyn Evaluate>) -> Patcher {
         Patcher {
             // With the same client, because another may be shut down while hooks still have their changes made.
             discovery: Discovery::new(client.clone(), pace),
             client,
             rest: Rest::default(),
+            evaluate,
         }
     }
 
@@ -54,6 +57,7 @@ impl Perform for Patcher {
             return Ok(());
         }
         let file = File::read(order.file).map_err(|error| Undone::Failed(error.to_string()))?;
+        check_filters(&file, &*self.evaluate, order.until)?;
         if order.scope == Scope::Check {
             if file.count > 0 {
                 info!(hook = order.hook, binding = order.binding, count = file.count;
@@ -66,6 +70,7 @@ impl Perform for Patcher {
             client: &self.client,
             discovery: &self.discovery,
             rest: &self.rest,
+            evaluate: &*self.evaluate,
             until: order.until,
         };
         let end = file.each(|operation| {

@@ -10,9 +10,9 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::file::{FileError, place_of};
+use super::filter::Unevaluated;
 use super::object;
 use super::{Change, Existing, FIELD_MANAGER, Operation, Propagation, Target, Verb};
-use crate::jq::{self, Filter};
 use crate::yaml;
 
 /// Fields that hold a plain text, which may look like a number.
@@ -51,9 +51,8 @@ pub(crate) enum Flaw {
         field: &'static str,
         detail: String,
     },
-    Filter,
-    /// A filter that could end the process.
-    Unsafe(&'static str),
+    /// Why the jq program cannot be used.
+    Filter(Unevaluated),
     /// Item of a JSON Patch, from 1, and what it lacks.
     Item(usize, &'static str),
 }
@@ -78,8 +77,7 @@ impl fmt::Display for Flaw {
                     "{field} is a text that is neither JSON nor YAML: {detail}"
                 )
             }
-            Flaw::Filter => out.write_str("jqFilter does not compile; try it with jq"),
-            Flaw::Unsafe(reason) => write!(out, "jqFilter: {reason}"),
+            Flaw::Filter(reason) => write!(out, "{reason}"),
             Flaw::Item(number, lack) => write!(out, "jsonPatch: item {number} {lack}"),
         }
     }
@@ -217,13 +215,7 @@ impl Document<'_> {
             Verb::DeleteInBackground => Change::Delete(Propagation::Background),
             Verb::DeleteNonCascading => Change::Delete(Propagation::Orphan),
             Verb::JqPatch => {
-                let text = self.text("jqFilter")?.ok_or(Flaw::Missing("jqFilter"))?;
-                // The library's words quote the program, which may hold anything.
-                let filter = Filter::compile_bounded(&text);
-                Change::Filter(filter.map_err(|error| match error {
-                    jq::Error::Unsafe(reason) => Flaw::Unsafe(reason),
-                    _ => Flaw::Filter,
-                })?)
+                Change::Filter(self.text("jqFilter")?.ok_or(Flaw::Missing("jqFilter"))?)
             }
             Verb::MergePatch => Change::Merge(self.merge_patch()?),
             Verb::JsonPatch => Change::Json(self.json_patch()?),

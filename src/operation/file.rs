@@ -9,8 +9,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::Operation;
 use super::document::{self, Flaw};
+use super::{Change, Operation};
 use crate::yaml::{self, Node, Tree};
 
 /// A file all of whose documents are operations.
@@ -19,6 +19,8 @@ pub(crate) struct File<'a> {
     form: Form,
     /// How many operations there are.
     pub(crate) count: usize,
+    /// Whether there are jq programs, which are checked apart (`check_filters`).
+    pub(crate) has_filters: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,8 +85,13 @@ impl<'a> File<'a> {
             text,
             form,
             count: 0,
+            has_filters: false,
         };
-        let mut ignore = |_: Operation| Ok::<(), ()>(());
+        let mut has_filters = false;
+        let mut ignore = |operation: Operation| {
+            has_filters |= matches!(operation.change, Change::Filter(_));
+            Ok::<(), ()>(())
+        };
         let (form, count) = match file(Form::Json).walk(&mut ignore) {
             Ok((count, _)) => (Form::Json, count),
             Err(invalid @ FileError::Invalid { .. }) => return Err(invalid),
@@ -96,7 +103,12 @@ impl<'a> File<'a> {
                 Err(not_yaml) => return Err(not_yaml),
             },
         };
-        Ok(File { text, form, count })
+        Ok(File {
+            text,
+            form,
+            count,
+            has_filters,
+        })
     }
 
     /// Gives away the operations in their order, until `each` has enough.

@@ -16,6 +16,9 @@ use super::help::{self, COMMANDS};
 use super::look::{Asked, ConfigWords, HookWords, Looking, QueueWords, RawWords};
 use super::{Settings, value};
 
+/// The hidden command.
+const APPLY_JQ: &str = "apply-jq";
+
 /// What the program was asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
@@ -35,6 +38,8 @@ pub(crate) enum Command {
     },
     /// Look into a running operator.
     Look(Looking),
+    /// What the operator starts itself for, once more: jq programs of hooks are checked or applied apart.
+    ApplyJq { check: bool },
 }
 
 /// Reads the arguments and the environment of this process.
@@ -73,6 +78,16 @@ pub(crate) fn parse(
     let first = split.words.first().map_or("start", String::as_str);
     if first == "help" {
         return help::page(split.words.get(1).map(String::as_str)).map(Command::Help);
+    }
+    // Not for people, so it is in no help.
+    match split.words.as_slice() {
+        [first, job] if first == APPLY_JQ && job == "check" => {
+            return Ok(Command::ApplyJq { check: true });
+        }
+        [first, job] if first == APPLY_JQ && job == "apply" => {
+            return Ok(Command::ApplyJq { check: false });
+        }
+        _ => {}
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
         return Err(UsageError::UnknownCommand {
