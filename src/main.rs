@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => fail(&reason),
         },
+        Ok(Command::ApplyJq { check }) => apply_jq(check),
         Ok(Command::Test(testing)) => match offline::test(&testing) {
             Ok(code) => ExitCode::from(code),
             Err(reason) => undecided(&reason),
@@ -70,6 +71,19 @@ fn main() -> ExitCode {
         // Of these commands 1 says "denied".
         Err(error) if settings::decides(&settings::arguments()) => undecided(&error.to_string()),
         Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Evaluates what another process of ours asks for. That knows by the exit code how it went, and needs no words.
+fn apply_jq(check: bool) -> ExitCode {
+    let job = if check {
+        jq::child::Job::Check
+    } else {
+        jq::child::Job::Apply
+    };
+    match jq::child::serve(job, &mut io::stdin(), &mut io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) | Err(_) => ExitCode::FAILURE,
     }
 }
 

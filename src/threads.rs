@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use crate::message::{Event, Signal};
 
 /// Stack of a long-lived thread. jq filters recurse, so these get what the main thread of most systems would allow at least.
-const LONG_LIVED_STACK: usize = 2 * 1024 * 1024;
+const LONG_LIVED_STACK: usize = 8 * 1024 * 1024;
 
 /// LIMIT: signals that wait for the main loop. The second stop signal already means the most a signal can mean.
 const SIGNALS: usize = 8;

@@ -16,6 +16,8 @@
 
 /// What needs a real API server.
 mod cluster;
+/// The process that evaluates jq programs of hooks.
+mod evaluation;
 /// The harness tried on itself: a broken test language proves nothing.
 mod harness;
 /// The shell framework and every hook in `hooks/`, run the way the operator runs them.

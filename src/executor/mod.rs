@@ -126,6 +126,8 @@ pub(crate) struct Capture<'a> {
     pub(crate) env: &'a [(String, String)],
     /// The operator's own when not given.
     pub(crate) cwd: Option<&'a Path>,
+    /// What the command can read on stdin; nothing when not given.
+    pub(crate) input: Option<&'a [u8]>,
     pub(crate) limit: Duration,
     pub(crate) max_output: usize,
 }
@@ -239,13 +241,17 @@ impl Executor {
             command.current_dir(cwd);
         }
         let deadline = Instant::now().checked_add(capture.limit);
-        let running = process::start(&self.shared.keeper, command, self.next_run(), None).map_err(
-            |failure| match failure {
+        let input = capture
+            .input
+            .map(process::readable)
+            .transpose()
+            .map_err(CaptureError::Watch)?;
+        let running = process::start(&self.shared.keeper, command, input, self.next_run(), None)
+            .map_err(|failure| match failure {
                 StartFailure::Stopping => CaptureError::Stopped,
                 StartFailure::Launch(error) => CaptureError::Launch(error),
                 StartFailure::Watch(error) => CaptureError::Watch(error),
-            },
-        )?;
+            })?;
         let mut stdout = Vec::new();
         let mut is_too_long = false;
         let mut stderr = Tail::default();
@@ -312,12 +318,12 @@ impl Executor {
             .prepare(number, kind, write_input)
             .map_err(Failure::Prepare)?;
         let command = self.hook_command(path, &directory);
-        let running = process::start(&self.shared.keeper, command, number, Some(directory))
+        let running = process::start(&self.shared.keeper, command, None, number, Some(directory))
             .map_err(|failure| match failure {
-                StartFailure::Stopping => Failure::Stopped,
-                StartFailure::Launch(error) => Failure::Launch(error),
-                StartFailure::Watch(error) => Failure::Watch(error),
-            })?;
+            StartFailure::Stopping => Failure::Stopped,
+            StartFailure::Launch(error) => Failure::Launch(error),
+            StartFailure::Watch(error) => Failure::Watch(error),
+        })?;
         let mut watch_output = |stream, text: &[u8]| {
             if stream == Stream::Stderr {
                 stderr.push(text);

@@ -4,7 +4,8 @@
 //! costs no thread. A `Running` owns its process; dropped before the end it hands the process to the reaper, which kills it. This
 //! file never waits for a process beyond the deadline, and never for somebody who merely holds the pipes.
 
-use std::io::{self, PipeReader, Read};
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -90,10 +91,20 @@ pub(super) enum StartFailure {
     Watch(io::Error),
 }
 
-/// Starts a program in its own process group, with no input and both outputs piped.
+/// A file without a name that holds these bytes. Unlike a pipe it needs nobody who writes while the process reads.
+pub(super) fn readable(bytes: &[u8]) -> io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::memfd_create("input", flags)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Starts a program in its own process group, with the given input or none, and both outputs piped.
 pub(super) fn start(
     keeper: &Arc<Keeper>,
     mut command: Command,
+    input: Option<File>,
     run: u64,
     directory: Option<RunDirectory>,
 ) -> Result<Running, StartFailure> {
@@ -102,7 +113,7 @@ pub(super) fn start(
     // `process_group` keeps the fast start of the standard library (no copy of our page tables); `pre_exec` or `uid` would not.
     command
         .process_group(0)
-        .stdin(Stdio::null())
+        .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(stdout_writer)
         .stderr(stderr_writer);
     let started = Instant::now();

@@ -1,54 +1,61 @@
-//! Assignment below what is not there, as jq does it: `.metadata.labels.a = "b"` makes the labels, `del(.metadata.labels.a)` of an
-//! object without labels changes nothing. The library refuses both, since it never looks into null for a change.
+//! Changes as jq makes them: `.metadata.labels.a = "b"` makes the labels, `.[] |= empty` and `del(.[0], .[1])` remove what was meant
+//! and nothing else. The library refuses the first and gets the others wrong, since it changes a value while it follows the path.
 //!
-//! Pure, on the parsed program before it is compiled. Only paths of plain keys are helped, which is what people write:
+//! Pure, on the parsed program before it is compiled: each of jq's assignments becomes a call of a definition below, which lists the
+//! paths first and then lets `place.rs` change the value at each of them.
 //!
 //! ```text
-//! .a.b = f      ->  . as $in | (.a |= made) | .a.b = ($in | f)          made: null becomes {}
-//! del(.a.b)     ->  if .a | is_object then del(.a.b) else . end
+//! p = f      ->  __assign(p; f)
+//! p |= f     ->  __update(p; f)
+//! p += f     ->  f as $__value | __update(p; . + $__value)         and so on for every operator
 //! ```
 
-use jaq_core::load::parse::{BinaryOp, Def, Term};
-use jaq_core::path::{Opt, Part, Path};
+use jaq_core::load::lex::StrPart;
+use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
+use jaq_core::ops::Math;
+use jaq_core::path::{Part, Path};
 
-/// Definitions that the changed program calls; no program can hold such names.
+use super::depth::guarded;
+
+/// Definitions that the changed program calls, and those of jq that go the same way.
 pub(super) const DEFINITIONS: &str = r#"
-def __made: if . == null then {} else . end;
-def __is_object: type == "object";
+def __assign(p; $value): [path(p)] as $paths | __set($paths; $value);
+def __update(p; f): [path(p)] as $paths | __change($paths; f);
+def getpath($path): if ($path | length) > 256 then error("a path is longer than 256 keys")
+  else reduce $path[] as $key (.; .[$key]) end;
+def setpath($path; $value): __set([$path]; $value);
+def delpaths($paths): __delete($paths);
+def del(p): [path(p)] as $paths | __delete($paths);
+def map_values(f): __update(.[]; f);
 "#;
 
-const MADE: &str = "__made";
-const IS_OBJECT: &str = "__is_object";
-const INPUT: &str = "$__input";
+const ASSIGN: &str = "__assign";
+const UPDATE: &str = "__update";
+const TIMES: &str = "__times";
+const VALUE: &str = "$__value";
 
-/// The program with helped assignments.
+/// The program with its changes made by our definitions.
 pub(super) fn help(term: Term<&str>) -> Term<&str> {
-    let boxed = |term: Box<Term<_>>| Box::new(help(*term));
     match term {
         Term::BinOp(left, operator, right) => binary(help(*left), operator, help(*right)),
-        Term::Call("del", arguments) => {
-            let mut arguments: Vec<_> = arguments.into_iter().map(help).collect();
-            match (arguments.pop(), arguments.is_empty()) {
-                (Some(path), true) => delete(path),
-                (last, _) => Term::Call("del", arguments.into_iter().chain(last).collect()),
-            }
-        }
-        Term::Call(name, arguments) => Term::Call(name, arguments.into_iter().map(help).collect()),
+        Term::Call(name, arguments) => Term::Call(name, all(arguments)),
         Term::Arr(inner) => Term::Arr(inner.map(boxed)),
         Term::Obj(entries) => Term::Obj(
             entries
                 .into_iter()
-                .map(|(key, value)| (key, value.map(help)))
+                .map(|(key, value)| (help(key), value.map(help)))
                 .collect(),
         ),
         Term::Neg(inner) => Term::Neg(boxed(inner)),
         Term::Label(name, inner) => Term::Label(name, boxed(inner)),
-        Term::Fold(name, source, pattern, bodies) => Term::Fold(
-            name,
-            boxed(source),
-            pattern,
-            bodies.into_iter().map(help).collect(),
-        ),
+        Term::Fold(name, source, pattern, bodies) => {
+            let mut bodies = all(bodies);
+            if let Some(step) = bodies.get_mut(1) {
+                let made = Box::new(std::mem::take(step));
+                *step = Term::BinOp(made, BinaryOp::Pipe(None), Box::new(guarded(Term::Id)));
+            }
+            Term::Fold(name, boxed(source), pattern, bodies)
+        }
         Term::TryCatch(inner, catch) => Term::TryCatch(boxed(inner), catch.map(boxed)),
         Term::IfThenElse(branches, otherwise) => Term::IfThenElse(
             branches
@@ -61,14 +68,39 @@ pub(super) fn help(term: Term<&str>) -> Term<&str> {
             definitions
                 .into_iter()
                 .map(|definition| Def {
-                    body: help(definition.body),
+                    body: guarded(help(definition.body)),
                     ..definition
                 })
                 .collect(),
             boxed(inner),
         ),
-        Term::Path(head, path) => Term::Path(boxed(head), path),
+        Term::Path(head, Path(parts)) => {
+            let parts = parts.into_iter().map(|(part, opt)| (part_of(part), opt));
+            Term::Path(boxed(head), Path(parts.collect()))
+        }
+        Term::Str(format, parts) => {
+            let parts = parts.into_iter().map(|part| match part {
+                StrPart::Term(inner) => StrPart::Term(help(inner)),
+                other => other,
+            });
+            Term::Str(format, parts.collect())
+        }
         other => other,
+    }
+}
+
+fn boxed(term: Box<Term<&str>>) -> Box<Term<&str>> {
+    Box::new(help(*term))
+}
+
+fn all(terms: Vec<Term<&str>>) -> Vec<Term<&str>> {
+    terms.into_iter().map(help).collect()
+}
+
+fn part_of(part: Part<Term<&str>>) -> Part<Term<&str>> {
+    match part {
+        Part::Index(index) => Part::Index(help(index)),
+        Part::Range(from, to) => Part::Range(from.map(help), to.map(help)),
     }
 }
 
@@ -77,76 +109,27 @@ fn binary<'s>(
     operator: BinaryOp<&'s str>,
     right: Term<&'s str>,
 ) -> Term<&'s str> {
-    let is_change = matches!(
-        operator,
-        BinaryOp::Assign | BinaryOp::Update | BinaryOp::UpdateMath(_) | BinaryOp::UpdateAlt
-    );
-    let above = if is_change { above(&left) } else { Vec::new() };
-    if above.is_empty() {
-        return Term::BinOp(Box::new(left), operator, Box::new(right));
-    }
-    // The right side sees the object as it was; that of an update sees the value itself.
-    let right = match operator {
-        BinaryOp::Update => right,
-        _ => pipe(Term::Var(INPUT), right),
+    let change = match operator {
+        BinaryOp::Assign => return Term::Call(ASSIGN, vec![left, right]),
+        BinaryOp::Update => return Term::Call(UPDATE, vec![left, right]),
+        BinaryOp::Math(Math::Mul) => return Term::Call(TIMES, vec![left, right]),
+        BinaryOp::UpdateMath(Math::Mul) => Term::Call(TIMES, vec![Term::Id, Term::Var(VALUE)]),
+        BinaryOp::UpdateMath(math) => Term::BinOp(
+            Box::new(Term::Id),
+            BinaryOp::Math(math),
+            Box::new(Term::Var(VALUE)),
+        ),
+        BinaryOp::UpdateAlt => Term::BinOp(
+            Box::new(Term::Id),
+            BinaryOp::Alt,
+            Box::new(Term::Var(VALUE)),
+        ),
+        other => return Term::BinOp(Box::new(left), other, Box::new(right)),
     };
-    let change = Term::BinOp(Box::new(left), operator, Box::new(right));
-    let made = above.into_iter().rev().fold(change, |rest, path| {
-        let make = Term::Call(MADE, Vec::new());
-        pipe(
-            Term::BinOp(Box::new(path), BinaryOp::Update, Box::new(make)),
-            rest,
-        )
-    });
-    let pattern = jaq_core::load::parse::Pattern::Var(INPUT);
+    // The right side sees the value as it was.
     Term::BinOp(
-        Box::new(Term::Id),
-        BinaryOp::Pipe(Some(pattern)),
-        Box::new(made),
+        Box::new(right),
+        BinaryOp::Pipe(Some(Pattern::Var(VALUE))),
+        Box::new(Term::Call(UPDATE, vec![left, change])),
     )
-}
-
-fn delete(path: Term<&str>) -> Term<&str> {
-    if let Term::BinOp(left, BinaryOp::Comma, right) = path {
-        return pipe(delete(*left), delete(*right));
-    }
-    let parent = above(&path).pop();
-    let delete = Term::Call("del", vec![path]);
-    match parent {
-        Some(parent) => {
-            let test = pipe(optional(parent), Term::Call(IS_OBJECT, Vec::new()));
-            Term::IfThenElse(vec![(test, delete)], Some(Box::new(Term::Id)))
-        }
-        None => delete,
-    }
-}
-
-/// The paths above the last key of a path of plain keys, shortest first; none for any other term.
-fn above<'s>(term: &Term<&'s str>) -> Vec<Term<&'s str>> {
-    let Term::Path(head, Path(parts)) = term else {
-        return Vec::new();
-    };
-    let is_key =
-        |part: &(Part<_>, Opt)| matches!(part, (Part::Index(Term::Str(None, _)), Opt::Essential));
-    if !matches!(**head, Term::Id) || !parts.iter().all(is_key) {
-        return Vec::new();
-    }
-    (1..parts.len())
-        .map(|length| {
-            let parts = parts.iter().take(length).cloned().collect();
-            Term::Path(Box::new(Term::Id), Path(parts))
-        })
-        .collect()
-}
-
-/// The same path, with nothing where it cannot be followed.
-fn optional(term: Term<&str>) -> Term<&str> {
-    Term::TryCatch(
-        Box::new(term),
-        Some(Box::new(Term::Call("null", Vec::new()))),
-    )
-}
-
-fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
-    Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
 }

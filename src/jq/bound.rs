@@ -1,20 +1,19 @@
-//! Refuses programs that could exhaust the stack: too deeply nested ones, and those whose definitions call themselves.
+//! Refuses programs whose nesting could exhaust the stack, which the library uses without a limit when it reads, compiles and runs them.
 //!
-//! Pure, on the text and then on the parsed program. Nesting is estimated from above and without recursion of its own, so that no text
-//! can do harm here. jq's own loops (`until`, `repeat`, `range`, `recurse`) need no stack and stay allowed; how long a program
-//! takes, and how much it makes, is not looked at.
+//! Pure, on the text, and without recursion of its own, so that no text can do harm here. Nesting is estimated from above: every
+//! operator and every opening word may be a level, and every definition may call all those before it. Definitions that call
+//! themselves are not looked at here: `depth.rs` stops them while they run.
 
-use jaq_core::load::{
-    self,
-    parse::{Def, Term},
-};
+use std::str::Chars;
 
 /// LIMIT: nesting of a program, as counted here. A level costs up to 10 KiB of stack in a build without optimisation, and the
-/// threads that apply filters have 2 MiB. The longest filters that were seen have some 40 steps.
-const MAX_DEPTH: usize = 120;
+/// threads that compile and apply filters have 8 MiB. The longest filters that were seen have some 40 steps.
+const MAX_DEPTH: usize = 300;
 
-const TOO_DEEP: &str = "the program is nested too deeply; use several operations";
-const RECURSIVE: &str = "a definition calls itself; use until, recurse or walk";
+/// How many levels a call stands for: the definitions of the library call each other.
+const CALL: usize = 4;
+
+const TOO_DEEP: &str = "the program is nested too deeply or too long; make it shorter";
 
 /// Words that open something which the next words stand in.
 const OPENING: [&str; 17] = [
@@ -26,29 +25,63 @@ pub(super) fn check(text: &str) -> Result<(), &'static str> {
     if depth(text) > MAX_DEPTH {
         return Err(TOO_DEEP);
     }
-    match load::parse(text, |parser| parser.term()) {
-        Some(term) if calls_itself(&term, &mut Vec::new()) => Err(RECURSIVE),
-        // What does not parse is refused later, with better words.
-        _ => Ok(()),
+    Ok(())
+}
+
+/// An open bracket, the program itself, or a text in quotes.
+struct Frame {
+    /// `"` for a text.
+    opened_by: char,
+    /// Levels that the next words stand in.
+    count: usize,
+    /// The deepest that was seen since words last stood in none, and before that.
+    deepest: usize,
+    /// A definition was begun, so that a semicolon ends it.
+    defines: bool,
+}
+
+impl Frame {
+    fn new(opened_by: char, count: usize) -> Frame {
+        Frame {
+            opened_by,
+            count,
+            deepest: count,
+            defines: false,
+        }
     }
 }
 
-/// How deep the nesting can be at most: within each open bracket every operator and every opening word may be a level of its own.
-/// A comma ends what was counted in an object or a list of keys, and so does a semicolon between arguments. What is in strings
-/// counts as well, because of interpolation.
 fn depth(text: &str) -> usize {
-    let mut levels: Vec<(char, usize)> = vec![(' ', 0)];
-    let mut sum = 0_usize;
-    let mut deepest = 0;
+    let mut frames = vec![Frame::new(' ', 0)];
     let mut word = String::new();
     // Keys of a path follow each other without an operator; each is a level when the program runs.
     let mut keys = 0_usize;
-    for letter in text.chars().chain([' ']) {
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        let is_text = frames.last().is_some_and(|frame| frame.opened_by == '"');
+        if is_text {
+            match (letter, letter == '\\') {
+                ('"', _) => close(&mut frames),
+                (_, true) => match letters.next() {
+                    Some('(') => frames.push(Frame::new('(', 1)),
+                    _ => continue,
+                },
+                _ => continue,
+            }
+            continue;
+        }
         if letter.is_alphanumeric() || letter == '_' {
             word.push(letter);
             continue;
         }
-        let mut counted = usize::from(OPENING.contains(&word.as_str()));
+        let is_call = letter == '(' && !word.is_empty();
+        let opening = OPENING.contains(&word.as_str());
+        let outside: usize = frames.iter().map(|frame| frame.count).sum();
+        let Some(frame) = frames.last_mut() else {
+            break;
+        };
+        frame.defines |= word == "def";
+        frame.count += usize::from(opening);
         word.clear();
         match letter {
             '.' | '[' => keys += 1,
@@ -56,96 +89,52 @@ fn depth(text: &str) -> usize {
             _ => {}
         }
         match letter {
-            '(' | '[' | '{' => {
-                levels.push((letter, 0));
-                counted += 1;
-            }
-            ')' | ']' | '}' if levels.len() > 1 => {
-                let closed = levels.pop().map_or(0, |(_, count)| count);
-                sum = sum.saturating_sub(closed);
-            }
-            '|' | '+' | '-' | '*' | '/' | '%' | '=' | '<' | '>' | '?' | '!' => counted += 1,
-            ',' | ';' => match levels.last_mut() {
-                // Definitions at the top follow each other without nesting, and commas elsewhere nest.
-                Some((bracket, count)) if *bracket == '{' || letter == ';' => {
-                    sum = sum.saturating_sub(*count);
-                    *count = 0;
-                }
-                _ => counted += 1,
-            },
+            '#' => skip_comment(&mut letters),
+            '|' | '+' | '-' | '*' | '/' | '%' | '=' | '<' | '>' | '?' | '!' => frame.count += 1,
+            // What a definition holds may stand in every definition behind it.
+            ';' if frame.defines => frame.count = frame.deepest.max(frame.count),
+            ';' => frame.count = 1,
+            ',' if frame.opened_by == '{' => frame.count = 1,
+            ',' => frame.count += 1,
             _ => {}
         }
-        if let Some((_, count)) = levels.last_mut() {
-            *count += counted;
-            sum += counted;
+        frame.deepest = frame.deepest.max(frame.count);
+        match letter {
+            '"' => frames.push(Frame::new('"', 1)),
+            '(' if is_call => frames.push(Frame::new('(', CALL)),
+            '(' | '[' | '{' => frames.push(Frame::new(letter, 1)),
+            ')' | ']' | '}' => close(&mut frames),
+            _ => {}
         }
-        deepest = deepest.max(sum).max(keys);
+        // Nobody needs to know how much deeper it is.
+        if outside + keys > MAX_DEPTH {
+            return outside + keys;
+        }
     }
-    deepest
+    while frames.len() > 1 {
+        close(&mut frames);
+    }
+    frames.first().map_or(0, |frame| frame.deepest)
 }
 
-/// Whether a definition calls itself, or one that it stands in. `open` holds those.
-fn calls_itself<'s>(term: &Term<&'s str>, open: &mut Vec<(&'s str, usize)>) -> bool {
-    let mut any = |terms: &[&Term<&'s str>]| terms.iter().any(|term| calls_itself(term, open));
-    match term {
-        Term::Call(name, arguments) => {
-            open.contains(&(*name, arguments.len()))
-                || arguments
-                    .iter()
-                    .any(|argument| calls_itself(argument, open))
-        }
-        Term::Def(definitions, inner) => {
-            definitions
-                .iter()
-                .any(|definition| defines_itself(definition, open))
-                || calls_itself(inner, open)
-        }
-        Term::BinOp(left, _, right) => any(&[left, right]),
-        Term::Arr(Some(inner)) | Term::Neg(inner) | Term::Label(_, inner) => any(&[inner]),
-        Term::Obj(entries) => entries.iter().any(|(key, value)| {
-            calls_itself(key, open)
-                || value
-                    .as_ref()
-                    .is_some_and(|value| calls_itself(value, open))
-        }),
-        Term::Fold(_, source, _, bodies) => {
-            calls_itself(source, open) || bodies.iter().any(|body| calls_itself(body, open))
-        }
-        Term::TryCatch(inner, catch) => {
-            calls_itself(inner, open)
-                || catch
-                    .as_ref()
-                    .is_some_and(|catch| calls_itself(catch, open))
-        }
-        Term::IfThenElse(branches, otherwise) => {
-            branches
-                .iter()
-                .any(|(condition, then)| calls_itself(condition, open) || calls_itself(then, open))
-                || otherwise
-                    .as_ref()
-                    .is_some_and(|term| calls_itself(term, open))
-        }
-        Term::Path(head, path) => {
-            calls_itself(head, open)
-                || path.0.iter().any(|(part, _)| match part {
-                    jaq_core::path::Part::Index(index) => calls_itself(index, open),
-                    jaq_core::path::Part::Range(from, to) => [from, to]
-                        .into_iter()
-                        .flatten()
-                        .any(|bound| calls_itself(bound, open)),
-                })
-        }
-        Term::Str(_, parts) => parts.iter().any(|part| match part {
-            load::lex::StrPart::Term(inner) => calls_itself(inner, open),
-            _ => false,
-        }),
-        _ => false,
+/// The last frame ends. The program itself does not.
+fn close(frames: &mut Vec<Frame>) {
+    if frames.len() > 1
+        && let Some(inner) = frames.pop()
+        && let Some(frame) = frames.last_mut()
+    {
+        frame.deepest = frame.deepest.max(frame.count + inner.deepest);
     }
 }
 
-fn defines_itself<'s>(definition: &Def<&'s str>, open: &mut Vec<(&'s str, usize)>) -> bool {
-    open.push((definition.name, definition.args.len()));
-    let found = calls_itself(&definition.body, open);
-    open.pop();
-    found
+/// To the end of the line, or of a later one: an odd number of backslashes before it makes the comment longer.
+fn skip_comment(letters: &mut Chars<'_>) {
+    loop {
+        let (line, rest) = letters.as_str().split_once('\n').unwrap_or_default();
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        *letters = rest.chars();
+        if line.len().wrapping_sub(line.trim_end_matches('\\').len()) % 2 == 0 {
+            return;
+        }
+    }
 }

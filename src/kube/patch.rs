@@ -15,8 +15,9 @@ use super::discovery::Discovery;
 use super::error::Error;
 use super::object::Object;
 use super::resource::{Resource, query_value, segment};
-use crate::jq::{Filter, Input};
-use crate::operation::{Change, Existing, Operation, Propagation, Target, with_version};
+use crate::operation::{
+    Change, Evaluate, Existing, Operation, Propagation, Target, Unevaluated, with_version,
+};
 
 /// How often a change is tried when others change the object at the same time, and the pauses between; as in the original.
 const ATTEMPTS: usize = 4;
@@ -40,8 +41,8 @@ pub(super) enum Problem {
     ApiAboutSecret(Error),
     /// A kind with namespaces and an operation without.
     NoNamespace,
-    /// The filter ended with an error. Its text may quote the object.
-    Filter,
+    /// The jq program has no result.
+    Filter(Unevaluated),
     /// What the filter made is no object.
     NotAnObject,
     /// The answer is not what the server says about an object.
@@ -58,7 +59,9 @@ impl Problem {
     pub(super) fn is_stop(&self) -> bool {
         matches!(
             self,
-            Problem::Api(Error::Stopped) | Problem::ApiAboutSecret(Error::Stopped)
+            Problem::Api(Error::Stopped)
+                | Problem::ApiAboutSecret(Error::Stopped)
+                | Problem::Filter(Unevaluated::Stopped)
         )
     }
 
@@ -92,9 +95,7 @@ impl fmt::Display for Problem {
             ),
             Problem::ApiAboutSecret(error) => write!(out, "{error}"),
             Problem::NoNamespace => out.write_str("objects of this kind have a namespace; name it"),
-            Problem::Filter => out.write_str(
-                "the jqFilter failed on the object; try it with jq, the object is not shown here",
-            ),
+            Problem::Filter(reason) => write!(out, "{reason}"),
             Problem::NotAnObject => out
                 .write_str("the jqFilter must make one object with kind, and made something else"),
             Problem::Unreadable => out.write_str(
@@ -120,6 +121,7 @@ pub(super) struct Hands<'a> {
     pub(super) client: &'a Client,
     pub(super) discovery: &'a Discovery,
     pub(super) rest: &'a Rest,
+    pub(super) evaluate: &'a dyn Evaluate,
     pub(super) until: Option<Instant>,
 }
 
@@ -281,14 +283,22 @@ impl Place<'_> {
         }
     }
 
-    fn filter(&self, filter: &Filter, subresource: Option<&str>) -> Result<(), Problem> {
+    fn filter(&self, program: &str, subresource: Option<&str>) -> Result<(), Problem> {
         let path = self.path(Some(&self.target.name), None)?;
         let changed_path = self.path(Some(&self.target.name), subresource)?;
         let mut pauses = Pauses::new();
         loop {
             let current = self.ask(Method::Get, &path)?;
-            let input = Input::read(&current).map_err(|_| Problem::Filter)?;
-            let changed = filter.apply_to(&input).map_err(|_| Problem::Filter)?;
+            let Hands {
+                evaluate, until, ..
+            } = self.hands;
+            let changed = match evaluate.apply(program, &current, until) {
+                Ok(changed) => changed,
+                Err(Unevaluated::Late) => return Err(Problem::Late),
+                Err(reason) => return Err(Problem::Filter(reason)),
+            };
+            let changed: Value =
+                serde_json::from_slice(&changed).map_err(|_| Problem::NotAnObject)?;
             if !changed.get("kind").is_some_and(Value::is_string) {
                 return Err(Problem::NotAnObject);
             }

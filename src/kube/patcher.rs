@@ -4,6 +4,7 @@
 //! hold up those behind it, as in the original; only a server that does not answer at all ends the run's operations early, because
 //! each would wait for it in vain. Every failure is one line in the log; the returned error sums up.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, error, info};
@@ -12,7 +13,9 @@ use super::backoff::Rest;
 use super::client::Client;
 use super::discovery::Discovery;
 use super::patch::{Hands, Problem};
-use crate::operation::{File, FileError, Operation, Order, Perform, Scope, Undone};
+use crate::operation::{
+    Evaluate, File, FileError, Operation, Order, Perform, Scope, Undone, check_filters,
+};
 
 /// How often it is said how far a long file has come.
 const PROGRESS_PACE: Duration = Duration::from_secs(10);
@@ -28,16 +31,18 @@ pub(crate) struct Patcher {
     client: Client,
     discovery: Discovery,
     rest: Rest,
+    evaluate: Arc<dyn Evaluate>,
 }
 
 impl Patcher {
     /// A kind that is not known is asked for again after `pace`.
-    pub(crate) fn new(client: Client, pace: Duration) -> Patcher {
+    pub(crate) fn new(client: Client, pace: Duration, evaluate: Arc<dyn Evaluate>) -> Patcher {
         Patcher {
             // With the same client, because another may be shut down while hooks still have their changes made.
             discovery: Discovery::new(client.clone(), pace),
             client,
             rest: Rest::default(),
+            evaluate,
         }
     }
 
@@ -59,6 +64,7 @@ impl Perform for Patcher {
             FileError::Interrupted if self.rest.is_stopped() => Undone::Stopped,
             error => Undone::Failed(error.to_string()),
         })?;
+        check_filters(&file, &*self.evaluate, order.until)?;
         if order.scope == Scope::Check {
             if file.count > 0 {
                 info!(hook = order.hook, binding = order.binding, count = file.count;
@@ -71,6 +77,7 @@ impl Perform for Patcher {
             client: &self.client,
             discovery: &self.discovery,
             rest: &self.rest,
+            evaluate: &*self.evaluate,
             until: order.until,
         };
         let end = file.each(|operation| {

@@ -12,7 +12,8 @@ use super::client::{Client, Limits};
 use super::config::ClusterConfig;
 use super::patcher::Patcher;
 use super::scripted::{Seen, Server, answer, no_limits};
-use crate::operation::{Order, Perform, Scope, Undone};
+use crate::jq::{Filter, Input};
+use crate::operation::{Evaluate, Order, Perform, Scope, Undone, Unevaluated};
 
 const MAP: &str = "/api/v1/namespaces/n/configmaps/a";
 
@@ -34,7 +35,66 @@ fn server(script: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static
 fn patcher(server: &Server, limits: Limits) -> Patcher {
     let no_plugin = Arc::new(|_: &_| Err("no plugin".to_owned()));
     let client = Client::new(ClusterConfig::plain(&server.url()), limits, no_plugin).unwrap();
-    Patcher::new(client, Duration::from_secs(600))
+    Patcher::new(client, Duration::from_secs(600), Arc::new(Here))
+}
+
+/// Evaluates programs in this process; one that is called `excess` uses too much.
+struct Here;
+
+impl Evaluate for Here {
+    fn check(&self, programs: &[&str], _: Option<Instant>) -> Result<(), (usize, Unevaluated)> {
+        for (index, program) in programs.iter().enumerate() {
+            Filter::compile(program).map_err(|_| (index, Unevaluated::NoProgram))?;
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        program: &str,
+        object: &[u8],
+        _: Option<Instant>,
+    ) -> Result<Vec<u8>, Unevaluated> {
+        if program.contains("excess") {
+            return Err(Unevaluated::Excess("256 MiB".to_owned()));
+        }
+        let filter = Filter::compile(program).map_err(|_| Unevaluated::NoProgram)?;
+        let input = Input::read(object).map_err(|_| Unevaluated::Failed)?;
+        let result = filter.apply_to(&input).map_err(|_| Unevaluated::Failed)?;
+        Ok(result.to_string().into_bytes())
+    }
+}
+
+/// Every program of a file is read before the first operation is carried out, and no word of one is shown.
+#[test]
+fn a_program_that_is_none_stops_the_whole_file() {
+    let server = server(|_, stream| stream.write_all(&answer(200, "", &object(1))).is_ok());
+    let bad = FILTER.replace(".data.x = \\\"1\\\"", ".data.marker4711 =");
+    assert_ne!(bad, FILTER);
+    let file = format!("{MERGE}\n{FILTER}\n{FILTER}\n{bad}");
+    let error = failed(patcher(&server, no_limits()).perform(&order(&file)));
+    assert!(
+        error.contains(
+            "can't validate document 4 (JQPatch ConfigMap/n/a): jqFilter does not compile"
+        ),
+        "{error}"
+    );
+    assert!(!error.contains("marker4711"), "{error}");
+    assert!(asked(&server).is_empty());
+}
+
+/// A program that dies is the failure of its own operation.
+#[test]
+fn a_program_that_uses_too_much_fails_alone() {
+    let server = server(|_, stream| stream.write_all(&answer(200, "", &object(1))).is_ok());
+    let excess = FILTER.replace(".data.x = \\\"1\\\"", "def excess: .; excess");
+    let file = format!("{excess}\n{MERGE}");
+    let error = failed(patcher(&server, no_limits()).perform(&order(&file)));
+    assert!(
+        error.contains("document 1, JQPatch: the jq program used more than 256 MiB"),
+        "{error}"
+    );
+    assert!(asked(&server).iter().any(|line| line.starts_with("PATCH")));
 }
 
 fn order(file: &str) -> Order<'_> {

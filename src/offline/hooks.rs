@@ -61,6 +61,7 @@ pub(super) fn load(settings: &Settings) -> Result<Hooks, String> {
     let run_config = |hook: &Path| {
         let captured = executor
             .capture(&Capture {
+                input: None,
                 program: hook,
                 args: &["--config"],
                 env: &[],

@@ -10,12 +10,12 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::file::{FileError, place_of};
+use super::filter::Unevaluated;
 use super::object;
 use super::{
     Change, Existing, FIELD_MANAGER, LONGEST_NAME, Operation, Propagation, Target, Verb,
     is_path_segment,
 };
-use crate::jq::{self, Filter};
 use crate::yaml;
 
 /// Fields that hold a plain text, which may look like a number.
@@ -57,9 +57,8 @@ pub(crate) enum Flaw {
         field: &'static str,
         detail: String,
     },
-    Filter,
-    /// A filter that could end the process.
-    Unsafe(&'static str),
+    /// Why the jq program cannot be used.
+    Filter(Unevaluated),
     /// Item of a JSON Patch, from 1, and what it lacks.
     Item(usize, &'static str),
 }
@@ -89,8 +88,7 @@ impl fmt::Display for Flaw {
                     "{field} is a text that is neither JSON nor YAML: {detail}"
                 )
             }
-            Flaw::Filter => out.write_str("jqFilter does not compile; try it with jq"),
-            Flaw::Unsafe(reason) => write!(out, "jqFilter: {reason}"),
+            Flaw::Filter(reason) => write!(out, "{reason}"),
             Flaw::Item(number, lack) => write!(out, "jsonPatch: item {number} {lack}"),
         }
     }
@@ -242,13 +240,7 @@ impl Document<'_> {
             Verb::DeleteInBackground => Change::Delete(Propagation::Background),
             Verb::DeleteNonCascading => Change::Delete(Propagation::Orphan),
             Verb::JqPatch => {
-                let text = self.text("jqFilter")?.ok_or(Flaw::Missing("jqFilter"))?;
-                // The library's words quote the program, which may hold anything.
-                let filter = Filter::compile_bounded(&text);
-                Change::Filter(filter.map_err(|error| match error {
-                    jq::Error::Unsafe(reason) => Flaw::Unsafe(reason),
-                    _ => Flaw::Filter,
-                })?)
+                Change::Filter(self.text("jqFilter")?.ok_or(Flaw::Missing("jqFilter"))?)
             }
             Verb::MergePatch => Change::Merge(self.merge_patch()?),
             Verb::JsonPatch => Change::Json(self.json_patch()?),

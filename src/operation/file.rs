@@ -9,8 +9,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::Operation;
 use super::document::{self, Flaw};
+use super::{Change, Operation};
 use crate::yaml::{self, Node, Tree};
 
 /// A file all of whose documents are operations.
@@ -19,6 +19,8 @@ pub(crate) struct File<'a> {
     form: Form,
     /// How many operations there are.
     pub(crate) count: usize,
+    /// Whether there are jq programs, which are checked apart (`check_filters`).
+    pub(crate) has_filters: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,13 +99,18 @@ impl<'a> File<'a> {
             text,
             form,
             count: 0,
+            has_filters: false,
         };
+        let mut has_filters = false;
         let goes_on = || match may_go_on() {
             true => Ok(()),
             false => Err(FileError::Interrupted),
         };
-        let mut ignore = |_: Operation| goes_on();
         goes_on()?;
+        let mut ignore = |operation: Operation| {
+            has_filters |= matches!(operation.change, Change::Filter(_));
+            goes_on()
+        };
         let (form, count) = match file(Form::Json).walk(&mut ignore) {
             Ok((count, end)) => (Form::Json, end.map(|()| count)?),
             Err(not_json @ FileError::Unreadable { .. }) => {
@@ -117,7 +124,12 @@ impl<'a> File<'a> {
             }
             Err(error) => return Err(error),
         };
-        Ok(File { text, form, count })
+        Ok(File {
+            text,
+            form,
+            count,
+            has_filters,
+        })
     }
 
     /// Gives away the operations in their order, until `each` has enough.

@@ -8,6 +8,7 @@
 
 mod document;
 mod file;
+mod filter;
 mod object;
 #[cfg(test)]
 mod tests;
@@ -15,9 +16,8 @@ mod tests;
 use std::fmt;
 use std::time::Instant;
 
-use crate::jq::Filter;
-
 pub(crate) use file::{File, FileError};
+pub(crate) use filter::{Evaluate, Unevaluated, check_filters};
 pub(crate) use object::with_version;
 
 /// The manager of fields that are set by `Apply` where the hook names none; the same that the server knows us by otherwise.
@@ -69,7 +69,8 @@ pub(crate) enum Change {
         existing: Existing,
     },
     Delete(Propagation),
-    Filter(Filter),
+    /// A jq program, not looked at.
+    Filter(String),
     Merge(String),
     Json(String),
     Apply {

@@ -76,6 +76,7 @@ impl Examination {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let captured = executor
             .capture(&Capture {
+                input: None,
                 program: &executor::own_program(),
                 args: &arguments,
                 env: &[],

@@ -119,6 +119,7 @@ fn read(source: &Source, executor: &Executor) -> Result<Registry, String> {
                 args: &["--config"],
                 env: &[],
                 cwd: Some(&source.directory),
+                input: None,
                 limit: CONFIG_TIME,
                 max_output: CONFIG_OUTPUT,
             })

@@ -3,6 +3,7 @@
 //! Runs on the main thread, which owns everything that has to be stopped and never blocks on anything but its events: what takes
 //! time (reading hooks, reaching the API server, keeping webhooks) has a thread of its own. So a signal is heard at any moment.
 
+mod apart;
 mod examine;
 mod inbox;
 mod inside;
@@ -183,6 +184,7 @@ impl Operator {
             examination: Examination::new(&settings),
         };
         loading::load(source.clone(), &executor, &events)?;
+        let evaluate = apart::evaluator(&executor)?;
         let (stop, stopped) = bounded(0);
         Ok(Operator {
             settings,
@@ -195,7 +197,7 @@ impl Operator {
             metrics,
             executor,
             client,
-            patcher: Arc::new(Patcher::new(patching, DISCOVERY_PACE)),
+            patcher: Arc::new(Patcher::new(patching, DISCOVERY_PACE, evaluate)),
             probe,
             looking,
             source,

@@ -211,6 +211,7 @@ fn exec_runner(executor: &Executor) -> ExecRunner {
                 args: &args,
                 env: &command.env,
                 cwd: None,
+                input: None,
                 limit: EXEC_PLUGIN_TIME,
                 max_output: EXEC_PLUGIN_OUTPUT,
             })

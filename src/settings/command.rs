@@ -18,6 +18,9 @@ use super::review::{ReviewWords, Reviewing};
 use super::testing::{TestWords, Testing};
 use super::{Settings, value};
 
+/// The hidden command.
+const APPLY_JQ: &str = "apply-jq";
+
 /// What the program was asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
@@ -44,6 +47,8 @@ pub(crate) enum Command {
         reviewing: Box<Reviewing>,
         settings: Box<Settings>,
     },
+    /// What the operator starts itself for, once more: jq programs of hooks are checked or applied apart.
+    ApplyJq { check: bool },
 }
 
 /// Whether the command is one whose exit code 1 says "denied", so that a mistake in its arguments must be another.
@@ -89,6 +94,16 @@ pub(crate) fn parse(
     let first = split.words.first().map_or("start", String::as_str);
     if first == "help" {
         return help::page(split.words.get(1).map(String::as_str)).map(Command::Help);
+    }
+    // Not for people, so it is in no help.
+    match split.words.as_slice() {
+        [first, job] if first == APPLY_JQ && job == "check" => {
+            return Ok(Command::ApplyJq { check: true });
+        }
+        [first, job] if first == APPLY_JQ && job == "apply" => {
+            return Ok(Command::ApplyJq { check: false });
+        }
+        _ => {}
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
         return Err(UsageError::UnknownCommand {

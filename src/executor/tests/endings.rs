@@ -130,6 +130,7 @@ fn a_bystander_survives_time_outs_that_race_with_exits() {
             command.arg("1000");
             command
         },
+        None,
         u64::MAX,
         None,
     )

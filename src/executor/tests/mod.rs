@@ -192,6 +192,7 @@ pub(super) fn alone(test: &str, body: impl FnOnce()) {
             args: &[&name, "--exact", "--nocapture", "--test-threads=1"],
             env: &[(MARK.to_owned(), "1".to_owned())],
             cwd: None,
+            input: None,
             limit: PATIENCE * 2,
             max_output: 1024 * 1024,
         })

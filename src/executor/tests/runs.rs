@@ -376,6 +376,7 @@ fn capture<'a>(
         args: &["--config"],
         env,
         cwd: Some(cwd),
+        input: None,
         limit: super::PATIENCE,
         max_output: 65536,
     }

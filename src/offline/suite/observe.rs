@@ -182,7 +182,7 @@ fn shown_operation(operation: &operation::Operation) -> Value {
     let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     let (key, value) = match &operation.change {
         Change::Create { object, .. } | Change::Apply { object, .. } => ("object", read(object)),
-        Change::Filter(filter) => ("jqFilter", Value::from(filter.text())),
+        Change::Filter(filter) => ("jqFilter", Value::from(filter.as_str())),
         Change::Merge(patch) => ("mergePatch", read(patch)),
         Change::Json(patch) => ("jsonPatch", read(patch)),
         Change::Delete(_) => return shown,

@@ -111,6 +111,7 @@ fn load(executor: &Executor, hook: &Path, name: &str) -> Result<Arc<Registry>, S
     let run_config = |hook: &Path| {
         let captured = executor
             .capture(&Capture {
+                input: None,
                 program: hook,
                 args: &["--config"],
                 env: &[],

@@ -79,6 +79,37 @@ fn a_name_with_a_slash_reaches_no_other_object() {
     }
 }
 
+/// C3: a program that takes all memory, or more stack than there is, is the failure of one operation.
+#[test]
+fn a_jq_program_can_end_nothing_but_itself() {
+    let site = Site::new("excess");
+    site.create_map("there", &json!({}));
+    let on = |filter: &str| site.on("JQPatch", "there", &json!({ "jqFilter": filter }));
+    let (mut operator, error) = site.fail(&documents(&[
+        on("[limit(60; (\"a\" * 10000000) | repeat(. + \"b\"))]"),
+        on("last(limit(300000; []|recurse([.])))"),
+        on("(\"[\" * 100000) | fromjson"),
+        on(".data.x = \"1\" | del(.metadata.annotations.a, .metadata.labels.b)"),
+    ]));
+    assert!(error.starts_with("3 errors occurred:\n"), "{error}");
+    for expected in [
+        "document 1, JQPatch: the jq program used more than 256 MiB, 10 s or the stack",
+        "document 2, JQPatch: the jq program used more than 256 MiB, 10 s or the stack",
+        "document 3, JQPatch: the jqFilter failed on the object",
+    ] {
+        assert!(error.contains(expected), "{expected}\n{error}");
+    }
+    assert_eq!(site.map("there")["data"]["x"], "1");
+    assert!(operator.is_running());
+    // One that cannot even be read, where all are checked before the first operation.
+    let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
+    let (mut operator, error) = site.fail(&documents(&[on(".data.x = \"2\""), on(&deep)]));
+    assert!(error.contains("can't validate document 2"), "{error}");
+    assert!(error.contains("the jq program used more than"), "{error}");
+    assert_eq!(site.map("there")["data"]["x"], "1");
+    assert!(operator.is_running());
+}
+
 #[test]
 fn a_failed_operation_is_named_and_the_others_are_carried_out() {
     let site = Site::new("failing");
