@@ -36,6 +36,7 @@ const VALUE: &str = "$__value";
 
 /// The program with its changes made by our definitions.
 pub(super) fn help(term: Term<&str>) -> Term<&str> {
+    let boxed = |term: Box<Term<_>>| Box::new(help(*term));
     match term {
         Term::BinOp(left, operator, right) => binary(help(*left), operator, help(*right)),
         Term::Call(name, arguments) => Term::Call(name, all(arguments)),
@@ -87,10 +88,6 @@ pub(super) fn help(term: Term<&str>) -> Term<&str> {
         }
         other => other,
     }
-}
-
-fn boxed(term: Box<Term<&str>>) -> Box<Term<&str>> {
-    Box::new(help(*term))
 }
 
 fn all(terms: Vec<Term<&str>>) -> Vec<Term<&str>> {

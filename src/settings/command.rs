@@ -65,7 +65,10 @@ pub(crate) fn parse_process() -> Result<Command, UsageError> {
         .skip(1)
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    parse(&arguments, &variable)
+    match hidden(&arguments) {
+        Some(command) => Ok(command),
+        None => parse(&arguments, &variable),
+    }
 }
 
 /// The arguments of this process, the program's name first, for beginning anew.
@@ -94,16 +97,6 @@ pub(crate) fn parse(
     let first = split.words.first().map_or("start", String::as_str);
     if first == "help" {
         return help::page(split.words.get(1).map(String::as_str)).map(Command::Help);
-    }
-    // Not for people, so it is in no help.
-    match split.words.as_slice() {
-        [first, job] if first == APPLY_JQ && job == "check" => {
-            return Ok(Command::ApplyJq { check: true });
-        }
-        [first, job] if first == APPLY_JQ && job == "apply" => {
-            return Ok(Command::ApplyJq { check: false });
-        }
-        _ => {}
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
         return Err(UsageError::UnknownCommand {
@@ -180,6 +173,19 @@ fn refuse_foreign_flags(split: &Split, command: &CommandText) -> Result<(), Usag
         }
     }
     Ok(())
+}
+
+/// The command that is not for people, so that it is in no help.
+fn hidden(words: &[String]) -> Option<Command> {
+    match words {
+        [first, job] if first == APPLY_JQ && job == "check" => {
+            Some(Command::ApplyJq { check: true })
+        }
+        [first, job] if first == APPLY_JQ && job == "apply" => {
+            Some(Command::ApplyJq { check: false })
+        }
+        _ => None,
+    }
 }
 
 /// Kubernetes hooks in any language.

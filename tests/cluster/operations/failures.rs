@@ -101,6 +101,7 @@ fn a_jq_program_can_end_nothing_but_itself() {
     }
     assert_eq!(site.map("there")["data"]["x"], "1");
     assert!(operator.is_running());
+    drop(operator);
     // One that cannot even be read, where all are checked before the first operation.
     let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let (mut operator, error) = site.fail(&documents(&[on(".data.x = \"2\""), on(&deep)]));
