@@ -348,8 +348,17 @@ fn the_way_from_nothing_to_ci_leads_there() {
     assert_eq!(ran, ["test", "review"]);
     // The manifest without its label is denied, as the page says.
     let text = std::fs::read_to_string(env.path().join("manifests/shop.yaml")).unwrap();
-    env.write("manifests/shop.yaml", text.replace("team: payments", "other: x"));
+    env.write(
+        "manifests/shop.yaml",
+        text.replace("team: payments", "other: x"),
+    );
     let denied = env.run(&["review", "--hooks-dir", "hooks", "-f", "manifests"]);
     assert_eq!(denied.code, Some(1), "{}", denied.all());
-    assert!(denied.stdout.contains("ConfigMap settings has no label team"), "{}", denied.stdout);
+    assert!(
+        denied
+            .stdout
+            .contains("ConfigMap settings has no label team"),
+        "{}",
+        denied.stdout
+    );
 }
