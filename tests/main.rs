@@ -26,6 +26,8 @@ mod inside;
 mod logging;
 /// The metrics port: what hooks record, and every route.
 mod metrics;
+/// `review`: manifests, hooks and no cluster.
+mod offline;
 /// Start, stop, probes and the mistakes people make.
 mod process;
 /// Start order, schedules, joined contexts, retries, stopping while hooks run.

@@ -195,6 +195,9 @@ impl World {
         entry: &Entry,
         invocation: &Invocation,
     ) -> Finding {
+        if let Some(verdict) = self.blind(case, entry) {
+            return case.finding(Some(entry), verdict);
+        }
         let heard = self.ask(case, number, entry, invocation);
         let patch = heard.answer.patch.clone();
         let mut finding = case.heard(entry, heard);
@@ -224,10 +227,22 @@ impl World {
 
     /// One validating webhook.
     pub(super) fn validate(&self, case: &Case, number: usize, invocation: &Invocation) -> Finding {
-        match self.entries.get(number) {
-            Some(entry) => case.heard(entry, self.ask(case, number, entry, invocation)),
-            None => case.finding(None, Verdict::NotMatched),
+        let Some(entry) = self.entries.get(number) else {
+            return case.finding(None, Verdict::NotMatched);
+        };
+        match self.blind(case, entry) {
+            Some(verdict) => case.finding(Some(entry), verdict),
+            None => case.heard(entry, self.ask(case, number, entry, invocation)),
         }
+    }
+
+    /// A snapshot that cannot be shown: the operator would not serve reviews before it can be.
+    fn blind(&self, case: &Case, entry: &Entry) -> Option<Verdict> {
+        let mut included = entry.included.iter();
+        let reason = included.find_map(|id| self.views.failure(*id, case.index));
+        reason.map(|reason| Verdict::Error {
+            message: reason.to_owned(),
+        })
     }
 
     fn of_kind(&self, kind: AdmissionKind) -> impl Iterator<Item = (usize, &Entry)> {
@@ -244,10 +259,6 @@ impl World {
             output: vec![reason],
             elapsed: began.elapsed(),
         };
-        let unseen = entry.included.iter().find_map(|id| self.views.failure(*id));
-        if let Some(reason) = unseen {
-            return refused(reason.to_owned());
-        }
         let question = match Question::parse(case.review(number, invocation)) {
             Ok(question) => question,
             Err(error) => return refused(error.to_string()),

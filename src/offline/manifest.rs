@@ -337,8 +337,13 @@ fn source(lines: &[&str], line: u64) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// One object, for tests of other files.
+    pub(in super::super) fn manifest(text: &str) -> Manifest {
+        found(text).manifests.pop().unwrap()
+    }
 
     fn found(text: &str) -> Found {
         let mut found = Found::default();

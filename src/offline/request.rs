@@ -140,6 +140,7 @@ impl Request {
         let Some(resource) = kinds.of_object(&gvk) else {
             return Err(unknown_kind(manifest));
         };
+        check_names(&manifest.object)?;
         let mut object = manifest.object.clone();
         let name = manifest.text("/metadata/name").to_owned();
         let namespace = place(&mut object, resource, &wish.namespace, &name);
@@ -331,6 +332,23 @@ fn options(operation: Operation, dry_run: bool) -> Value {
         fields.insert("dryRun".to_owned(), json!(["All"]));
     }
     options
+}
+
+/// YAML takes `y` and `12` for something else than texts, and the API server does not.
+fn check_names(object: &Value) -> Result<(), Verdict> {
+    for field in ["name", "namespace", "generateName"] {
+        let value = object.pointer(&format!("/metadata/{field}"));
+        if value.is_some_and(|value| !value.is_string() && !value.is_null()) {
+            let message = format!("metadata.{field} is no text: put it in quotes");
+            return Err(Verdict::Error { message });
+        }
+    }
+    match object.get("metadata") {
+        None | Some(Value::Object(_) | Value::Null) => Ok(()),
+        Some(_) => Err(Verdict::Error {
+            message: "metadata must be an object".to_owned(),
+        }),
+    }
 }
 
 fn unknown_kind(manifest: &Manifest) -> Verdict {

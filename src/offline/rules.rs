@@ -359,3 +359,169 @@ fn needs_more(selector: &LabelSelector) -> bool {
     let others = keys.chain(requirements.iter().map(|requirement| &requirement.key));
     !name_decides && others.into_iter().any(is_other)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::manifest::tests::manifest;
+    use super::super::request::{self, Wish};
+    use super::*;
+    use crate::hook::Registry;
+    use crate::hook::binding::AdmissionKind;
+
+    /// Whether a webhook with these keys is asked about the creation of an object: `no`, `yes`, `as VERSION`, or what stops it.
+    fn check(keys: &str, manifest_text: &str, expected: &str) {
+        let config =
+            format!("configVersion: v1\nkubernetesValidating:\n- name: a.example.com\n  {keys}\n");
+        let registry = Registry::of(&[("hook.sh", &config)]);
+        let hook = registry.hooks.first().unwrap();
+        let binding = hook
+            .config
+            .admission(AdmissionKind::Validating)
+            .first()
+            .unwrap();
+        let definition = manifest(
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: {group: stable.example.com, scope: Namespaced, \
+             names: {plural: crontabs, kind: CronTab}, versions: [{name: v1, served: true}, {name: v1beta1, served: true}]}}",
+        );
+        let kinds = Kinds::new([&definition.object].into_iter());
+        let wish = Wish {
+            operation: None,
+            subresource: String::new(),
+            namespace: "default".to_owned(),
+            user: request::user(None, &[]),
+            dry_run: false,
+        };
+        let request = Request::new(&manifest(manifest_text), &wish, &kinds, &|_| None);
+        let rules = Rules::new(binding, FailurePolicy::Fail, &kinds).unwrap();
+        let cluster = Cluster::default();
+        let said = match rules.matched(&request.ok().unwrap(), &kinds, &cluster) {
+            Matched::No(None) => "no".to_owned(),
+            Matched::No(Some(_)) => "no, perhaps".to_owned(),
+            Matched::Yes(Invocation {
+                is_converted, kind, ..
+            }) if is_converted => {
+                format!("as {}", kind.version)
+            }
+            Matched::Yes(Invocation { note: Some(_), .. }) => "yes, perhaps".to_owned(),
+            Matched::Yes(_) => "yes".to_owned(),
+            Matched::Stopped(verdict) => format!("{}: {}", verdict.word(), verdict.message()),
+        };
+        assert!(said.starts_with(expected), "{keys}: {said}");
+    }
+
+    fn rule(group: &str, version: &str, resource: &str, scope: &str) -> String {
+        format!(
+            "rules: [{{apiGroups: ['{group}'], apiVersions: ['{version}'], resources: ['{resource}'], operations: [CREATE], scope: '{scope}'}}]"
+        )
+    }
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {app: web}}}";
+    const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}";
+
+    #[test]
+    fn rules_match_as_the_api_server_matches_them() {
+        check(&rule("", "v1", "pods", "*"), POD, "yes");
+        check(&rule("", "v1", "Pod", "*"), POD, "yes");
+        check(&rule("*", "*", "*", "Namespaced"), POD, "yes");
+        check(&rule("*", "*", "*", "Cluster"), POD, "no");
+        check(&rule("*", "*", "*", "Cluster"), NAMESPACE, "yes");
+        check(&rule("*", "*", "*", "Namespaced"), NAMESPACE, "no");
+        check(&rule("", "v1", "pods/*", "*"), POD, "yes");
+        check(&rule("", "v1", "*/*", "*"), POD, "yes");
+        check(&rule("", "v1", "pods/status", "*"), POD, "no");
+        check(&rule("apps", "v1", "pods", "*"), POD, "no");
+        check(&rule("", "v2", "pods", "*"), POD, "no");
+        check("rules: []", POD, "no");
+        check(
+            &rule("*", "*", "*", "*"),
+            "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}",
+            "no",
+        );
+    }
+
+    #[test]
+    fn another_version_of_the_same_resource_matches_if_it_can_be_shown() {
+        let crontab =
+            "{apiVersion: stable.example.com/v1beta1, kind: CronTab, metadata: {name: a}}";
+        check(
+            &rule("stable.example.com", "v1", "crontabs", "*"),
+            crontab,
+            "as v1",
+        );
+        let autoscaler =
+            "{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}}";
+        check(
+            &rule("autoscaling", "v2", "horizontalpodautoscalers", "*"),
+            autoscaler,
+            "unjudged: the webhook asks for autoscaling/v2",
+        );
+        check(&rule("autoscaling", "*", "*", "*"), autoscaler, "yes");
+    }
+
+    #[test]
+    fn selectors_choose_and_an_unknown_namespace_is_noted() {
+        let all = rule("*", "*", "*", "*");
+        check(
+            &format!("{all}\n  labelSelector: {{matchLabels: {{app: web}}}}"),
+            POD,
+            "yes",
+        );
+        check(
+            &format!("{all}\n  labelSelector: {{matchLabels: {{app: db}}}}"),
+            POD,
+            "no",
+        );
+        let namespace =
+            |selector: &str| format!("{all}\n  namespace: {{labelSelector: {selector}}}");
+        check(
+            &namespace("{matchLabels: {tier: paid}}"),
+            POD,
+            "no, perhaps",
+        );
+        check(
+            &namespace("{matchExpressions: [{key: tier, operator: DoesNotExist}]}"),
+            POD,
+            "yes, perhaps",
+        );
+        check(
+            &namespace("{matchLabels: {kubernetes.io/metadata.name: default}}"),
+            POD,
+            "yes",
+        );
+        check(
+            &namespace("{matchLabels: {kubernetes.io/metadata.name: a}}"),
+            NAMESPACE,
+            "yes",
+        );
+        check(&namespace("{matchLabels: {tier: paid}}"), NAMESPACE, "no");
+    }
+
+    #[test]
+    fn conditions_go_by_the_failure_policy() {
+        let with = |policy: &str, expression: &str| {
+            format!(
+                "{}\n  failurePolicy: {policy}\n  matchConditions: [{{name: one, expression: {}}}]",
+                rule("*", "*", "*", "*"),
+                json!(expression)
+            )
+        };
+        check(&with("Fail", "object.metadata.name == 'a'"), POD, "yes");
+        check(&with("Fail", "object.metadata.name == 'b'"), POD, "no");
+        check(&with("Ignore", "object.spec.nodeName == 'x'"), POD, "no");
+        check(
+            &with("Fail", "object.spec.nodeName == 'x'"),
+            POD,
+            "denied: pods \"a\" is forbidden: expression 'object.spec.nodeName == 'x'' resulted in error: no such key: spec",
+        );
+        check(
+            &with(
+                "Ignore",
+                "authorizer.group('').resource('pods').check('get').allowed()",
+            ),
+            POD,
+            "unjudged: matchConditions",
+        );
+    }
+}

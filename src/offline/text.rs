@@ -181,28 +181,23 @@ fn summary(report: &Report) -> String {
         })
         .collect();
     objects.dedup();
+    let (denied, unjudged) = (
+        count(&|one| matches!(one.verdict, Verdict::Denied { .. })),
+        count(&|one| matches!(one.verdict, Verdict::Unjudged { .. })),
+    );
+    let changed = count(&|one| one.patched.is_some());
+    let errors = count(&|one| matches!(one.verdict, Verdict::Error { .. }));
+    let warnings = report.findings.iter().map(|one| one.warnings.len()).sum();
     let mut parts = Vec::new();
-    for (word, number) in [
-        (
-            "denied",
-            count(&|one| matches!(one.verdict, Verdict::Denied { .. })),
-        ),
-        ("changed", count(&|one| one.patched.is_some())),
-        (
-            "unjudged",
-            count(&|one| matches!(one.verdict, Verdict::Unjudged { .. })),
-        ),
-        (
-            "errors",
-            count(&|one| matches!(one.verdict, Verdict::Error { .. })),
-        ),
-        (
-            "warnings",
-            report.findings.iter().map(|one| one.warnings.len()).sum(),
-        ),
+    for (number, words) in [
+        (denied, format!("{denied} denied")),
+        (changed, format!("{changed} changed")),
+        (unjudged, format!("{unjudged} unjudged")),
+        (errors, several(errors, "error")),
+        (warnings, several(warnings, "warning")),
     ] {
         if number > 0 {
-            parts.push(format!("{number} {word}"));
+            parts.push(words);
         }
     }
     if parts.is_empty() {
@@ -239,4 +234,104 @@ fn plain(text: &str) -> String {
         letter => letter,
     };
     text.trim_end().chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use serde_json::json;
+
+    use super::super::outcome::{ObjectName, Operation, Patched, Place};
+    use super::*;
+
+    fn finding(webhook: &str, verdict: Verdict) -> Finding {
+        Finding {
+            place: Place {
+                file: "a.yaml".to_owned(),
+                line: 3,
+                document: 1,
+                source: None,
+            },
+            object: ObjectName {
+                kind: "Pod".to_owned(),
+                name: "web".to_owned(),
+                ..ObjectName::default()
+            },
+            operation: Operation::Create,
+            subresource: String::new(),
+            hook: Some("hook.sh".to_owned()),
+            webhook: Some(webhook.to_owned()),
+            verdict,
+            warnings: Vec::new(),
+            patched: None,
+            output: vec!["seen".to_owned()],
+            elapsed: Duration::from_millis(7),
+        }
+    }
+
+    fn written(findings: Vec<Finding>, style: Style) -> String {
+        let report = Report {
+            findings,
+            notes: vec!["labels are not known".to_owned()],
+            started: SystemTime::UNIX_EPOCH,
+            elapsed: Duration::from_millis(40),
+        };
+        write(&report, style)
+    }
+
+    #[test]
+    fn rows_are_aligned_and_plain_allowances_share_one() {
+        let denied = Verdict::Denied {
+            message: "admission webhook \"b.c\" denied the request: no\n\u{1b}[31mway".to_owned(),
+            code: 403,
+        };
+        let mut changed = finding("d", Verdict::Allowed);
+        changed.patched = Some(Box::new(Patched {
+            before: json!({}),
+            after: json!({"a": 1}),
+        }));
+        changed.warnings.push("old".to_owned());
+        let findings = vec![
+            finding("a", Verdict::Allowed),
+            finding("b", Verdict::Allowed),
+            finding("b.c", denied),
+            changed,
+        ];
+        assert_eq!(
+            written(findings, Style::default()),
+            "a.yaml:3  CREATE Pod web  allowed  2 webhooks\n\
+             a.yaml:3  CREATE Pod web  denied   b.c         no ?[31mway\n\
+             a.yaml:3  CREATE Pod web  changed  d\n    warning: old\n    + a: 1\n\
+             \nnote: labels are not known\n\
+             \n1 object, 4 answers: 1 denied, 1 changed, 1 warning (0.0 s)\n"
+        );
+    }
+
+    #[test]
+    fn a_failure_shows_what_the_hook_printed_and_verbose_shows_all() {
+        let failed = || {
+            finding(
+                "a",
+                Verdict::Denied {
+                    message: "admission webhook \"a\" denied the request without explanation"
+                        .to_owned(),
+                    code: 500,
+                },
+            )
+        };
+        let text = written(vec![failed()], Style::default());
+        assert!(
+            text.starts_with(
+                "a.yaml:3  CREATE Pod web  denied  a  without explanation\n    | seen\n"
+            ),
+            "{text}"
+        );
+        let verbose = Style {
+            is_coloured: true,
+            is_verbose: true,
+        };
+        let text = written(vec![finding("a", Verdict::Allowed)], verbose);
+        assert!(text.contains("\u{1b}[32mallowed\u{1b}[0m  a\n    \u{1b}[2m| hook.sh took 7 ms\u{1b}[0m\n    \u{1b}[2m| seen\u{1b}[0m\n"), "{text}");
+    }
 }

@@ -25,7 +25,8 @@ pub(super) struct Views {
 /// An object as a binding shows it, for as long as it is there.
 struct Seen {
     time: Time,
-    item: Item,
+    /// Or why the filter makes nothing of it.
+    item: Result<Item, String>,
 }
 
 impl Views {
@@ -53,9 +54,16 @@ impl Views {
         Views { views }
     }
 
-    /// Why the objects of a binding cannot be shown.
-    pub(super) fn failure(&self, id: BindingId) -> Option<&str> {
-        self.views.get(&id)?.as_ref().err().map(String::as_str)
+    /// Why the objects of a binding cannot be shown to a manifest.
+    pub(super) fn failure(&self, id: BindingId, manifest: usize) -> Option<&str> {
+        let reason = match self.views.get(&id)? {
+            Err(reason) => Some(reason),
+            Ok(seen) => seen
+                .iter()
+                .filter(|seen| seen.time.includes(manifest))
+                .find_map(|seen| seen.item.as_ref().err()),
+        };
+        reason.map(String::as_str)
     }
 
     /// The objects of a binding as a manifest sees them.
@@ -65,7 +73,7 @@ impl Views {
         };
         let seen = seen.iter();
         seen.filter(|seen| seen.time.includes(manifest))
-            .map(|seen| seen.item.clone())
+            .filter_map(|seen| seen.item.as_ref().ok().cloned())
             .collect()
     }
 }
@@ -92,13 +100,11 @@ fn view(
         let identity = &held.identity;
         format!("{}{slash}{}", identity.namespace, identity.name)
     });
-    let shown = chosen.into_iter().map(|held| {
-        Ok(Seen {
-            time: held.time,
-            item: item(binding, resource, kinds, held)?,
-        })
+    let shown = chosen.into_iter().map(|held| Seen {
+        time: held.time,
+        item: item(binding, resource, kinds, held),
     });
-    shown.collect()
+    Ok(shown.collect())
 }
 
 /// Whether a watch of this binding would see the object.
@@ -266,7 +272,7 @@ mod tests {
             })
             .collect();
         let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-        let failure = views.failure(id).into_iter();
+        let failure = views.failure(id, 0).into_iter();
         assert_eq!(
             shown.into_iter().chain(failure).collect::<Vec<_>>(),
             expected,

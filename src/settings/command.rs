@@ -122,27 +122,23 @@ pub(crate) fn parse(
     };
     match line.words {
         Some(Words::Version(_)) => Ok(Command::Version),
-        Some(Words::Resource(resource)) => {
-            if resource.names.is_empty() {
-                return Err(words_error(
-                    command.name,
-                    "resource needs a name, such as pods",
-                ));
-            }
-            Ok(Command::Resource {
-                names: resource.names,
-                api_version: resource.api_version,
-                wait: resource.wait.unwrap_or_default(),
-                settings: Box::new(settings()?),
-            })
-        }
+        Some(Words::Resource(resource)) if resource.names.is_empty() => Err(words_error(
+            command.name,
+            "resource needs a name, such as pods",
+        )),
+        Some(Words::Resource(resource)) => Ok(Command::Resource {
+            names: resource.names,
+            api_version: resource.api_version,
+            wait: resource.wait.unwrap_or_default(),
+            settings: Box::new(settings()?),
+        }),
         Some(Words::Review(words)) => {
-            let reviewing = words
-                .reviewing()
-                .map_err(|problem| words_error(command.name, problem))?;
+            let reviewing = words.reviewing();
+            let reviewing = reviewing.map_err(|problem| words_error(command.name, problem))?;
+            let (reviewing, settings) = (Box::new(reviewing), Box::new(settings()?));
             Ok(Command::Review {
-                reviewing: Box::new(reviewing),
-                settings: Box::new(settings()?),
+                reviewing,
+                settings,
             })
         }
         Some(Words::Queue(words)) => look(words.look()),

@@ -83,7 +83,7 @@ pub(super) const COMMANDS: &[CommandText] = &[
                \x20   --groups NAME,...       groups of the user\n\
                \x20   --dry-run               ask the hooks as kubectl --dry-run=server does\n\
                \x20   --validating-webhook-failure-policy POLICY   as for `start`\n\
-               -o, --output FORM           text, json, junit or sarif\n\
+               -o, --output FORM           text, json, junit, sarif, tap or github\n\
                -v, --verbose               show what hooks print, also those that do not fail\n\
                \x20   --allow-unjudged        what cannot be said without a cluster is no failure\n\
                \n\

@@ -37,7 +37,7 @@ echo '{"allowed":true}' > "$VALIDATING_RESPONSE_PATH"
 /// How long the calls of one measurement took.
 pub(crate) struct Figures {
     latencies: Vec<Duration>,
-    elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 impl Figures {

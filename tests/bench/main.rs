@@ -1,7 +1,8 @@
 //! `scripts/bench`: measurements beside a reference, in one run. Not tests: nothing here passes or fails by the clock.
 //!
 //! Sub-commands: `admission` (reviews against bare fork+exec, and against the original if `--peer` names its binary), `idle` (memory and
-//! CPU time of an operator with nothing to do) and `watch` (memory, CPU time and latency with thousands of objects).
+//! CPU time of an operator with nothing to do), `watch` (memory, CPU time and latency with thousands of objects) and `offline` (`review`
+//! against bare fork+exec).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,6 +21,7 @@
 )]
 
 mod admission;
+mod offline;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;
@@ -46,8 +48,9 @@ fn main() {
         Some("admission") => bench_admission(&words[1..]),
         Some("idle") => bench_idle(),
         Some("watch") => watch::run(&words[1..]),
+        Some("offline") => offline::run(),
         _ => eprintln!(
-            "usage: scripts/bench admission [--callers N[,N]] [--peer PATH] [--long] | idle | watch [--objects N[,N]]"
+            "usage: scripts/bench admission [--callers N[,N]] [--peer PATH] [--long] | idle | watch [--objects N[,N]] | offline"
         ),
     }
 }

@@ -63,7 +63,7 @@ fn hooks(stage: Stage<'static>) -> Stage<'static> {
         }), &deny_if(".object.spec.replicas > 5", "\"from \\(.oldObject.spec.replicas) to \\(.object.spec.replicas) \\(.kind.kind)\""))
         .hook("f-status", validating, &json!({
             "rules": rule("apps", &["*"], "deployments/*", &["UPDATE"]),
-        }), &deny_if(".subResource == \"status\" and .object.status.replicas == 3", "\"status of \\(.object.spec.replicas)\""))
+        }), &deny_if("(.subResource == \"status\" and .object.status.replicas == 3) or (.subResource == null and .object.spec.replicas == 6)", "\"status of \\(.object.spec.replicas)\""))
         .hook("g-cluster", validating, &json!({
             "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": all, "scope": "Cluster"}],
             "labelSelector": own,
