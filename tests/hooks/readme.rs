@@ -242,9 +242,33 @@ fn the_printed_hook_that_changes_objects_asks_for_one_in_each_namespace() {
 }
 
 #[test]
+fn the_printed_hook_with_an_overlay_refuses_a_host_that_is_there_twice() {
+    let place = Workplace::new();
+    let script = printed(&place, "unique-hosts.sh");
+    assert_eq!(
+        config(command(&script))["kubernetesValidating"][0]["overlay"],
+        true
+    );
+    let ingress =
+        |name: &str, host: &str| json!({ "filterResult": { "name": name, "hosts": [host] } });
+    let judge = |items: &[Value]| {
+        let context = json!([{
+            "binding": "unique-hosts.policy.example.com", "type": "Validating", "snapshots": { "ingresses": items },
+        }]);
+        run(command(&script), &context.to_string()).json()
+    };
+    let (one, two) = (ingress("one", "a.b"), ingress("two", "a.b"));
+    assert_eq!(
+        judge(&[one.clone(), ingress("two", "c.d")])["allowed"],
+        true
+    );
+    assert_eq!(judge(&[one, two])["message"], "host a.b is in one and two");
+}
+
+#[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
-    assert_eq!(readme.matches("<!-- hook: ").count(), 7);
+    assert_eq!(readme.matches("<!-- hook: ").count(), 8);
 
     let parts = hooks().join("lib/frameworks/shell");
     for entry in std::fs::read_dir(parts).unwrap() {
