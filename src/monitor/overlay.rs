@@ -11,7 +11,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::store::{self, Key};
+pub(crate) use super::store::Key;
+
+use super::store;
 use crate::hook::binding::{Change, KubernetesBinding, Namespaces};
 use crate::hook::context::Mark;
 use crate::jq::Input;

@@ -433,7 +433,6 @@ mod tests {
         check(&rule("", "v1", "pods/status", "*"), POD, "no");
         check(&rule("apps", "v1", "pods", "*"), POD, "no");
         check(&rule("", "v2", "pods", "*"), POD, "no");
-        check("rules: []", POD, "no");
         check(
             &rule("*", "*", "*", "*"),
             "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}",

@@ -170,7 +170,7 @@ const HOOKS: &[Flag] = &[
         variables: &["SHELL_OPERATOR_TEST_HOOKS"],
         takes: Takes::One("WHEN"),
         default: "off",
-        help: "run the tests beside hooks before they are used: off, warn (tell failures in the log) or fail (the hook is broken)",
+        help: "run the tests beside hooks before they are used: off, warn (in the log) or fail (the hook is broken)",
         set: |s, v| put(&mut s.test_hooks, value::test_hooks(v)),
     },
 ];

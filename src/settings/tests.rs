@@ -50,6 +50,7 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("hooks-dir", "/h", |s| s.hooks_dir == Path::new("/h")),
     ("tmp-dir", "/t", |s| s.tmp_dir == Path::new("/t")),
     ("skip-broken-hooks", "true", |s| s.skip_broken_hooks),
+    ("test-hooks", "fail", |s| s.test_hooks == super::TestHooks::Fail),
     ("kube-config", "/k", |s| s.kube.config == Some(PathBuf::from("/k"))),
     ("kube-context", "a b", |s| s.kube.context.as_deref() == Some("a b")),
     ("kube-server", "https://s", |s| s.kube.server.as_deref() == Some("https://s")),

@@ -86,7 +86,10 @@ fn every_example_is_listed_executable_commented_and_asks_only_who_opted_in() {
         for entry in std::fs::read_dir(hooks().join(directory)).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{directory}/{}", entry.file_name().into_string().unwrap());
-            if name.ends_with(".yaml") || name.ends_with(".json") {
+            if name.ends_with(".yaml")
+                || name.ends_with(".json")
+                || entry.file_type().unwrap().is_dir()
+            {
                 continue;
             }
             assert_ne!(

@@ -51,7 +51,7 @@ label) answer '{"allowed": true, "patch": [{"op": "add", "path": "/metadata/labe
 append) answer '{"allowed": true, "patch": [{"op": "add", "path": "/data/list", "value": "'"$(jq -r '.[0].review.request.object.data.list // ""' "$BINDING_CONTEXT_PATH")"'x"}]}' ;;
 record) answer '{"allowed": true}'
   echo '{"name": "seen", "action": "add", "value": 2, "labels": {"a": "b"}}' >"$METRICS_PATH"
-  echo '{"operation": "CreateOrUpdate", "object": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}}}' >"$KUBERNETES_PATCH_PATH" ;;
+  echo '{"operation": "CreateOrUpdate", "object": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}}}' >"$KUBERNETES_PATCH_PATH" ;;
 *) case $(jq -r '.[0].type // .[0].binding' "$BINDING_CONTEXT_PATH") in
   Validating | Mutating) answer '{"allowed": true}' ;;
   *) jq -c '.[0] | {name: "told", action: "set", value: 1,
@@ -164,7 +164,7 @@ fn every_expectation_of_a_request_can_hold_and_can_fail() {
         (judge, "crash", "{exit: 3, stderr: it broke}", "{exit: 4}", "exit status 3"),
         (judge, "crash", "{allowed: false, code: 500}", "{allowed: false}", "exit status 3"),
         (judge, "record", "{metrics: [{name: seen, value: 2, labels: {a: b}}]}", "{metrics: []}", "metrics"),
-        (judge, "record", "{operations: [{operation: CreateOrUpdate, kind: Secret, namespace: n, object: {apiVersion: v1}}]}",
+        (judge, "record", "{operations: [{operation: CreateOrUpdate, kind: Secret, namespace: shop, object: {apiVersion: v1}}]}",
             "{operations: [{operation: Delete}]}", "operations[0].operation"),
     ];
     for (binding, what, holds, breaks, told) in table {

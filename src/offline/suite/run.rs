@@ -16,6 +16,7 @@ use super::check::{self, Flaw};
 use super::convert;
 use super::file::{Asked, Request, TestCase};
 use super::observe::{End, NoCluster, Observed, Record, Recorder};
+use super::overlay::Ground;
 use super::request;
 use super::target::{self, Aim, Snapshots};
 use crate::executor::{Executor, Surroundings};
@@ -23,7 +24,6 @@ use crate::hook::binding::AdmissionKind;
 use crate::hook::json_patch::try_patch;
 use crate::hook::response::AdmissionAnswer;
 use crate::hook::{Hook, Registry};
-use crate::message::{BindingId, Overlaid, Proposal};
 use crate::metrics::Metrics;
 use crate::review::{self, Afterwards, Answer, Paces, Question, Review, Runner, Turns, Webhook};
 
@@ -149,22 +149,16 @@ impl Work {
             .map_err(|error| error.to_string())?;
         let webhook = Webhook::new(route, stage.hook, binding, &Paces::unlimited());
         let copies = self.snapshots.clone();
-        let (case, kinds) = (self.case.clone(), Arc::clone(&self.kinds));
-        let bindings = stage.hook.config.kubernetes.clone();
-        let overlaid = move |id: BindingId, proposal: &Proposal| {
-            let Some(binding) = bindings.get(id.binding) else {
-                return Ok(Overlaid::default());
-            };
-            match kinds.lookup(&binding.kind, binding.api_version.as_deref()) {
-                Some(resource) => target::overlaid(&case, binding, resource, proposal),
-                None => Err(format!("there is no kind '{}' in Kubernetes", binding.kind)),
-            }
+        let ground = Ground {
+            registry: Arc::clone(&self.registry),
+            kinds: Arc::clone(&self.kinds),
+            objects: self.case.snapshots.clone(),
         };
         let runner = Runner {
             executor: stage.executor.clone(),
             metrics: Arc::new(Metrics::new("")),
             snapshots: Arc::new(move |id| copies.get(&id.binding).cloned().unwrap_or_default()),
-            overlaid: Arc::new(overlaid),
+            overlaid: Arc::new(move |id, proposal| ground.overlaid(id, proposal)),
             operations: Arc::new(NoCluster),
             changes: Turns::new(1),
             proxy_hook_json: false,

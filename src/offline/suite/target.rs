@@ -12,10 +12,7 @@ use super::fields::{Fault, Read};
 use super::file::{Asked, TestCase};
 use crate::hook::binding::{AdmissionKind, Config, ConversionRule, KubernetesBinding};
 use crate::hook::did_you_mean;
-use crate::kube::Resource;
-use crate::message::{Item, Overlaid, Proposal, Snapshot};
-use crate::monitor::Key;
-use crate::offline::view;
+use crate::message::{Item, Snapshot};
 
 /// The binding that a case is about, as an index into its section of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,44 +141,23 @@ pub(super) fn snapshots(case: &TestCase, config: &Config) -> Read<Snapshots> {
     Ok(snapshots)
 }
 
-/// The same with their keys and the request of the case laid over them.
-pub(super) fn overlaid(
-    case: &TestCase,
-    binding: &KubernetesBinding,
-    resource: &Resource,
-    proposal: &Proposal,
-) -> Result<Overlaid, String> {
-    let objects = case.snapshots.get(&binding.name);
-    let objects = sorted(objects.map_or(&[], Vec::as_slice));
-    let keyed = objects.into_iter().map(|((namespace, name), object)| {
-        let item = item(object, binding)?;
-        Ok((Key::new(&namespace, &name), item))
-    });
-    // Which namespaces a binding follows is not known here; the case says what there is, so it follows that of the request.
-    let follows = |_: &str| true;
-    let keyed = keyed.collect::<Result<_, String>>()?;
-    view::overlaid(keyed, binding, resource, &follows, proposal)
-}
-
 /// In the order of a snapshot: by namespace, then by name.
 pub(super) fn items(objects: &[Value], binding: &KubernetesBinding) -> Result<Snapshot, String> {
-    let objects = sorted(objects).into_iter();
-    objects.map(|(_, object)| item(object, binding)).collect()
-}
-
-/// Objects by namespace and name.
-fn sorted(objects: &[Value]) -> Vec<((String, String), &Value)> {
     let text = |object: &Value, path: &str| {
         let found = object.pointer(path).and_then(Value::as_str);
         found.unwrap_or_default().to_owned()
     };
-    let named = |object| {
-        let namespace = text(object, "/metadata/namespace");
-        ((namespace, text(object, "/metadata/name")), object)
-    };
-    let mut sorted: Vec<_> = objects.iter().map(named).collect();
-    sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut sorted: Vec<&Value> = objects.iter().collect();
+    sorted.sort_by_cached_key(|object| {
+        (
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+        )
+    });
     sorted
+        .into_iter()
+        .map(|object| item(object, binding))
+        .collect()
 }
 
 pub(super) fn item(object: &Value, binding: &KubernetesBinding) -> Result<Item, String> {
