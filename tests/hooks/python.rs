@@ -322,6 +322,10 @@ fn a_mistake_says_what_it_is_and_writes_nothing() {
         assert_eq!(ended.mistake(), wanted, "{call}");
         assert!(ended.wrote_nothing(), "{ended:?}");
     }
+}
+
+#[test]
+fn a_context_that_no_function_is_for_is_a_mistake() {
     let ended = python(
         "hook.run()",
         Some(&json!([{ "binding": "a", "type": "Schedule" }])),
