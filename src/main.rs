@@ -88,6 +88,7 @@ fn start(settings: Settings) -> ExitCode {
     if let Err(error) = started {
         return fail(&format!("start the logger: {error}"));
     }
+    threads::log_panics();
     logger::plain_line(&format!("shell-operator {}", settings::version()));
     for warning in &settings.warnings {
         log::warn!("{warning}");

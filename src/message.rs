@@ -49,7 +49,60 @@ impl Item {
         context::Item {
             object: self.object.as_deref(),
             filter_result: self.filter_result.as_deref(),
+            proposed: None,
         }
+    }
+}
+
+/// What a request under review would do to one object. Never printed: it may be a Secret.
+#[derive(Clone)]
+pub(crate) struct Proposal {
+    pub(crate) change: Change,
+    /// Group, version and kind as the request has them; the group is empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    /// Empty while the API server has not made one yet.
+    pub(crate) name: String,
+    /// As it would be; none when it would be gone.
+    pub(crate) object: Option<Arc<[u8]>>,
+}
+
+/// The objects of a binding as they would be if a proposal were carried out.
+#[derive(Default)]
+pub(crate) struct Overlaid {
+    pub(crate) items: Snapshot,
+    /// The binding is about the kind of the request.
+    pub(crate) is_concerned: bool,
+    /// Which of the items comes from the request.
+    pub(crate) proposed: Option<(usize, context::Mark)>,
+    /// Namespace and name of the object that would not be there any more.
+    pub(crate) removed: Option<(String, String)>,
+}
+
+impl From<Snapshot> for Overlaid {
+    /// As it is.
+    fn from(items: Snapshot) -> Overlaid {
+        Overlaid {
+            items,
+            ..Overlaid::default()
+        }
+    }
+}
+
+impl context::Items for Overlaid {
+    fn visit(
+        &self,
+        each: &mut dyn FnMut(context::Item<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        self.items.iter().enumerate().try_for_each(|(index, item)| {
+            let mark = self.proposed.filter(|(position, _)| *position == index);
+            each(context::Item {
+                proposed: mark.map(|(_, mark)| mark),
+                ..item.shown()
+            })
+        })
     }
 }
 

@@ -5,10 +5,11 @@
 //! started by `spawn_short`; their panic ends only what they served.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
+use log::error;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -97,6 +98,24 @@ pub(crate) fn spawn_signals(
     Ok((thread, received))
 }
 
+/// From now on a panic is one record of the log, and not several lines on standard error that no reader of logs understands. To be
+/// called when there is a log.
+pub(crate) fn log_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        error!(thread = thread.name().unwrap_or_default(); "{}", panic_words(panic));
+    }));
+}
+
+/// What a panic said, and where.
+fn panic_words(panic: &PanicHookInfo<'_>) -> String {
+    let text = panic_text(panic.payload());
+    match panic.location() {
+        Some(place) => format!("panic at {}:{}: {text}", place.file(), place.line()),
+        None => format!("panic: {text}"),
+    }
+}
+
 /// What a panic said, for the log.
 pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     payload
@@ -120,6 +139,26 @@ mod tests {
             receiver.recv().unwrap(),
             Event::Exited { thread, panic: Some(_) } if thread == "loud"
         ));
+    }
+
+    /// The hook is one for the whole process, so it is asked about this test's own panic only.
+    #[test]
+    fn a_panic_is_told_in_one_line_with_its_place() {
+        let (sender, told) = crossbeam_channel::bounded(1);
+        let former = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().name() == Some("told") {
+                let _ = sender.try_send(panic_words(panic));
+            } else {
+                former(panic);
+            }
+        }));
+        let ended = spawn_short("told", LONG_LIVED_STACK, || panic!("boom {}", 1)).unwrap();
+        assert!(ended.join().is_err());
+        let words = told.recv().unwrap();
+        let (place, text) = words.rsplit_once(": ").unwrap();
+        assert!(place.starts_with("panic at src/threads.rs:"), "{words}");
+        assert_eq!(text, "boom 1");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::support::discovery::Kind;
 use crate::support::{
-    Authority, Connection, Discovery, Env, Loopback, Page, Reply, SOON, Scripted, Stream, TempDir,
-    Validity, http, wait_for, watchdog,
+    Authority, Connection, Discovery, Env, Loopback, Page, Reply, SOON, Screen, Scripted, Stream,
+    TempDir, Validity, http, wait_for, watchdog,
 };
 
 fn get(server: &Scripted, path: &str) -> std::io::Result<http::Answer> {
@@ -363,7 +363,10 @@ fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
         "x{a=1} 1\n",
         "x{a=\"1\",} 1\n",
         "x{a=\"1\",a=\"1\"} 1\n",
+        "x{a=\"1\",b=\"2\",a=\"\"} 1\n",
         "x{a-b=\"1\"} 1\n",
+        "x{__name__=\"y\"} 1\n",
+        "{a=\"1\"} 1\n",
         "x{a=\"\\t\"} 1\n",
         "x 1\nx 1\n",
         "x 1\nx{a=\"\"} 1\n",
@@ -382,8 +385,29 @@ fn the_reader_of_metrics_takes_nothing_that_is_not_to_the_letter() {
         ("le=\"1\"} 1", "le=\"1\"} 3"),
         ("le=\"1\"", "le=\"x\""),
         ("h_sum", "h"),
+        ("{le=\"1\"}", "{le=\"1\",le=\"1\"}"),
+        ("{le=\"1\"}", "{le=\"\",le=\"1\"}"),
+        ("{le=\"1\"}", ""),
+        ("h_sum 3", "h_sum{le=\"1\"} 3"),
     ] {
         let bad = good.replace(part, instead);
         assert!(Page::parse(&format!("{head}{bad}")).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn the_screen_of_a_terminal_shows_what_a_person_would_see() {
+    let mut screen = Screen::new(3, 4);
+    screen.write("one\r\nlonger\r\n");
+    assert_eq!(screen.lines(), ["long", "er"]);
+    assert_eq!(screen.scrolled, 1);
+    screen.write("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[Habcdefg\r\nh\r\ni");
+    assert_eq!(screen.lines(), ["abcg", "h", "i"]);
+    assert!(screen.is_other() && !screen.shows_cursor && !screen.wraps);
+    screen.write("\u{1b}[Hx\u{1b}[K\r\ny\u{1b}[J\u{1b}[");
+    assert_eq!(screen.lines(), ["x", "y"]);
+    let mut screen = Screen::new(3, 4);
+    screen.write("old\r\n\u{1b}[?1049hnew\u{1b}[?1049lend");
+    assert_eq!(screen.lines(), ["old", "end"]);
+    assert!(!screen.is_other() && screen.has("ol"));
 }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::support::env::Output;
 use crate::support::http;
 use crate::support::{
-    Discovery, Env, Kubeconfig, Operator, Reply, SOON, Scripted, Stream, repository, wait_for,
+    Discovery, Env, Kubeconfig, Operator, Reply, SOON, Screen, Scripted, Stream, Terminal,
+    repository, wait_for,
 };
 
 /// Runs every second and then waits until somebody writes to the FIFO.
@@ -400,6 +401,59 @@ fn a_watched_list_is_printed_block_by_block_and_outlives_the_operator() {
     wait_for("that it is back", SOON, || blocks(&watch) > before);
     watch.signal(Signal::INT);
     assert_eq!(watch.wait_exit(SOON).code(), Some(0));
+}
+
+/// 8.3: on a terminal the view is one screen that is drawn over itself, and Ctrl-C gives the former one back.
+#[test]
+fn a_watched_list_on_a_terminal_fills_one_screen_and_leaves_it_as_it_was() {
+    let (env, _server) = busy();
+    let mut operator = started(&env.clone().flag("--stop-grace-period=0s"));
+    wait_busy(&env);
+    let watched = ["queue", "list", "--watch", "-t", "200ms"];
+    let mut terminal = Terminal::run(&env, (19, 50), &watched);
+    let wait_screen = |what: &str, expected: &dyn Fn(&Screen) -> bool| {
+        wait_for(what, SOON, || {
+            let screen = terminal.screen();
+            expected(&screen).then_some(screen)
+        })
+    };
+    // More tasks than there are lines: every queue, the summary and what happens now have their place all the same.
+    let parts = [
+        " more",
+        "Queue 'side': length ",
+        "Summary:",
+        "- 'main' queue: ",
+        "- main: 001/blocked.sh (tick) is running for ",
+        "- side: 002/failing.sh (tock)",
+    ];
+    let screen = wait_screen("a list that is too long", &|screen| {
+        parts.iter().all(|part| screen.has(part))
+    });
+    let lines = screen.lines();
+    assert!(lines[0].contains("  queues of /"), "{lines:#?}");
+    assert_eq!(lines[0].chars().count(), 50, "cut at the edge: {lines:#?}");
+    assert_eq!(lines[1], "", "and not wrapped: {lines:#?}");
+    assert!(lines[2].starts_with("Queue 'main': length "), "{lines:#?}");
+    assert!(screen.is_other() && !screen.shows_cursor && screen.scrolled == 0);
+
+    operator.term();
+    operator.wait_exit(SOON);
+    let screen = wait_screen("that the operator is away", &|screen| {
+        // Nothing is left of the list.
+        screen.has("is the operator running") && screen.lines().len() < 6
+    });
+    assert!(!screen.has("Summary:"), "{:#?}", screen.lines());
+    let _operator = started(&env);
+    wait_screen("that it is back", &|screen| {
+        screen.has("Summary:") && !screen.has("is the operator running")
+    });
+
+    terminal.press_ctrl_c();
+    assert_eq!(terminal.keeper.wait_exit(SOON).code(), Some(0));
+    let screen = terminal.screen();
+    assert_eq!(screen.lines(), ["before", "after 0"]);
+    assert!(!screen.is_other() && screen.shows_cursor && screen.wraps);
+    assert_eq!(screen.scrolled, 0);
 }
 
 #[test]

@@ -36,5 +36,7 @@ mod queues;
 mod reload;
 /// Reads the repository: imports, capabilities, headers, sizes, documents.
 mod repository;
+/// Suites beside hooks, `shell-operator test`, and reports for machines.
+mod suite;
 /// The test language: `Env`, `Operator`, `Scripted`, `ControlPlane`.
 mod support;

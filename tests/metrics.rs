@@ -235,6 +235,64 @@ fn a_bad_file_fails_the_run_and_nothing_of_it_counts() {
     wait_series(&operator, &[r#"good{hook="a.sh"} 1"#]);
 }
 
+/// Whatever hooks write, what is on the page can be read by Prometheus (the reader of these tests is stricter), and is not
+/// longer than it may be.
+#[test]
+fn no_metrics_of_hooks_spoil_the_page_or_make_it_endless() {
+    let world = World::new().every_second("a.sh");
+    let gauge = json!({"name": "x", "set": 1, "labels": {"le": "1"}});
+    world.give("a.sh", &[gauge]);
+    let env = world.env.clone().flag("--prometheus-metrics-prefix=");
+    let operator = env.start();
+    wait_series(&operator, &[r#"x{hook="a.sh",le="1"} 1"#]);
+    // The same name becomes a histogram, beside a name of which nothing is left.
+    world.give(
+        "a.sh",
+        &[
+            json!({"name": "x", "action": "observe", "value": 1, "buckets": [2]}),
+            json!({"name": "{PREFIX}", "set": 1}),
+        ],
+    );
+    wait_series(
+        &operator,
+        &[
+            r#"x_bucket{hook="a.sh",le="+Inf"} 1"#,
+            r#"x_bucket{hook="a.sh",le="2"} 1"#,
+            r#"x_count{hook="a.sh"} 1"#,
+            r#"x_sum{hook="a.sh"} 1"#,
+        ],
+    );
+    operator.wait_log("the name that is gone", |line| {
+        line.message().contains("nothing is left of the name")
+    });
+    // Thirty long label names, which six thousand series would have to show.
+    let wide: serde_json::Map<String, Value> = (0..30)
+        .map(|number| (format!("{}{number}", "l".repeat(100)), json!("v")))
+        .collect();
+    let mut many = vec![json!({"name": "w", "set": 1, "labels": wide})];
+    many.extend(
+        (0..6_000)
+            .map(|number| json!({"name": "w", "set": 1, "labels": {"n": number.to_string()}})),
+    );
+    world.give("a.sh", &many);
+    operator.wait_log("that the page is full", |line| {
+        line.message()
+            .starts_with("metric 'w': the page of all hooks would be longer than 16777216 bytes")
+    });
+    let answer = operator.http_get(PROBE_PORT, "/metrics/hooks").unwrap();
+    assert!(answer.text().len() <= 16_777_216);
+    assert!(operator.hook_metrics().series().len() > 1000);
+    // Names that look harmless until they are shown.
+    world.give(
+        "a.sh",
+        &[json!({"name": "x", "set": 1, "labels": {"._name__": "y"}})],
+    );
+    operator.wait_log("the failure", |line| {
+        let error = line.label("error").unwrap_or_default();
+        error.contains("label '._name__': names that begin with '__' when they are shown")
+    });
+}
+
 /// Sends one request and answers its head and body as they came.
 fn ask(operator_address: SocketAddr, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(operator_address).unwrap();

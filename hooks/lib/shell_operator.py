@@ -27,6 +27,7 @@ DELETIONS = {"Foreground": "Delete", "Background": "DeleteInBackground", "Orphan
 
 _config = None
 _functions = []
+_phase = None
 
 
 class HookError(Exception):
@@ -120,6 +121,22 @@ def deny(message, code=None):
     if not isinstance(code, int) or not 100 <= code <= 599:
         raise HookError("deny: {!r} is not an HTTP status code".format(code))
     return _answer({"allowed": False, "status": {"code": code, "message": str(message)}})
+
+
+def phase(name):
+    """What follows belongs to this part of the work: "render", "syntax", "schema", "semantic", "tests", ..."""
+    global _phase
+    _phase = str(name)
+    print("PHASE: {}".format(_phase), file=sys.stderr, flush=True)
+
+
+def fail(message):
+    """Ends the hook, from however deep; the request is refused and the user reads the message, if the binding has
+    `errors: {from: marked}`. Without that the user reads the exit code and the message is in the log."""
+    mark = "FAIL[{}]: ".format(_phase) if _phase else "FAIL: "
+    for line in str(message).splitlines() or [""]:
+        print(mark + line, file=sys.stderr, flush=True)
+    raise SystemExit(1)
 
 
 def warn(*texts):

@@ -168,7 +168,7 @@ pub(crate) struct RunError {
     pub(crate) failure: Failure,
     /// The end of what the hook wrote to stderr, trimmed. For the log only.
     pub(crate) stderr: String,
-    /// What the hook left in its object patch file, when it ended by itself. Uninterpreted.
+    /// What the hook left in its object patch file, however it ended. Uninterpreted.
     pub(crate) patches: Left,
 }
 

@@ -258,7 +258,7 @@ impl Executor {
             Stream::Stdout => stdout.extend_from_slice(text),
         });
         match followed.map_err(CaptureError::Watch)?.0 {
-            End::DeadlinePassed => Err(CaptureError::TimedOut {
+            End::DeadlinePassed(_) => Err(CaptureError::TimedOut {
                 limit: capture.limit,
                 stderr: stderr.into_text(),
             }),
@@ -329,7 +329,10 @@ impl Executor {
             .map_err(Failure::Watch)?;
         match (end, directory) {
             (End::Exited(Exit::Code(0), usage), Some(mut directory)) => {
-                let outcome = collect(&mut directory, kind).map_err(Failure::Result)?;
+                let outcome = collect(&mut directory, kind).map_err(|error| {
+                    patches.0 = directory.read(&OBJECT_PATCH).unwrap_or_default();
+                    Failure::Result(error)
+                })?;
                 let files = RunFiles {
                     _directory: directory,
                 };
@@ -342,15 +345,18 @@ impl Executor {
             (End::Exited(Exit::Signal(_), _), _) if self.shared.keeper.registry.is_stopping() => {
                 Err(Failure::Stopped)
             }
-            (End::Exited(exit @ Exit::Code(_), _), Some(mut directory)) => {
+            (End::Exited(exit, _), Some(mut directory)) => {
                 // The run has failed already, and how is what counts: a file that cannot be read is as good as none.
                 patches.0 = directory.read(&OBJECT_PATCH).unwrap_or_default();
                 Err(Failure::Ended(exit))
             }
-            (End::Exited(exit, _), _) => Err(Failure::Ended(exit)),
-            (End::DeadlinePassed, _) => Err(Failure::TimedOut {
-                limit: limit.unwrap_or_default(),
-            }),
+            (End::Exited(exit, _), None) => Err(Failure::Ended(exit)),
+            (End::DeadlinePassed(left), _) => {
+                patches.0 = left;
+                Err(Failure::TimedOut {
+                    limit: limit.unwrap_or_default(),
+                })
+            }
         }
     }
 

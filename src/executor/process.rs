@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::census::{self, Usage};
 use super::error::{Exit, LaunchError};
-use super::files::RunDirectory;
+use super::files::{OBJECT_PATCH, RunDirectory};
 use super::reaper::{Abandoned, Flags, Wake};
 use super::registry::{LaunchRefusal, Offspring, Registry, offspring};
 
@@ -55,7 +55,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// How the end of a process came about.
 pub(super) enum End {
     Exited(Exit, Usage),
-    DeadlinePassed,
+    /// With what the hook has left in its object patch file by then.
+    DeadlinePassed(Vec<u8>),
 }
 
 /// What every `Running` needs of the executor.
@@ -166,7 +167,10 @@ impl Running {
             }
             let next = deadline.map_or(look_at, |deadline| deadline.min(look_at));
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return Ok((End::DeadlinePassed, None));
+                // The directory stays with the process, which may not be over yet.
+                let directory = self.directory.as_mut();
+                let left = directory.and_then(|directory| directory.read(&OBJECT_PATCH).ok());
+                return Ok((End::DeadlinePassed(left.unwrap_or_default()), None));
             }
             let ready = self.wait(Some(next.saturating_duration_since(now)))?;
             self.pass_on(ready, output);

@@ -11,6 +11,7 @@ use super::binding::{
     AdmissionBinding, AdmissionKind, FailurePolicy, ReinvocationPolicy, Rule, SideEffects,
 };
 use super::config::Findings;
+use super::explain::{self, Switch, WireErrors, WireOverlay};
 use super::name::webhook_id;
 use super::selector::{LabelSelector, go_strings, subdomain_problem};
 use super::v1::{check_snapshots, non_empty, selector};
@@ -41,6 +42,8 @@ pub(super) struct Wire {
     reinvocation_policy: Option<WireReinvocationPolicy>,
     #[serde(default)]
     validate_structure: bool,
+    overlay: Option<Switch<WireOverlay>>,
+    errors: Option<WireErrors>,
 }
 
 #[derive(Deserialize)]
@@ -89,7 +92,7 @@ pub(super) fn convert_all(
     for (index, item) in items.into_iter().enumerate() {
         let wanted = &item.include_snapshots_from;
         check_snapshots(section, index, kubernetes_names, wanted, findings);
-        let binding = convert(item, kind, index, findings);
+        let binding = convert(item, kind, index, kubernetes_names, findings);
         check_name(&binding.name, section, index, findings);
         if bindings.iter().any(|other| other.name == binding.name) {
             let text = format!(
@@ -117,6 +120,7 @@ fn convert(
     wire: Wire,
     kind: AdmissionKind,
     index: usize,
+    kubernetes_names: &[String],
     findings: &mut Findings<'_>,
 ) -> AdmissionBinding {
     let section = kind.section();
@@ -140,6 +144,14 @@ fn convert(
     let object_selector = select(wire.label_selector, "labelSelector", "labelSelector");
     let namespace = wire.namespace.map(|namespace| namespace.label_selector);
     let namespace_selector = select(namespace, "namespace", "namespace.labelSelector");
+    let place = at(section, index, "overlay");
+    // A group may add any of them.
+    let included = if wire.group.is_empty() {
+        &wire.include_snapshots_from
+    } else {
+        kubernetes_names
+    };
+    let overlay = explain::overlay(wire.overlay, included, &place, findings);
     AdmissionBinding {
         timeout_seconds: timeout(wire.timeout_seconds, section, index, findings),
         name: wire.name,
@@ -172,10 +184,17 @@ fn convert(
             WireReinvocationPolicy::IfNeeded => ReinvocationPolicy::IfNeeded,
         }),
         validate_structure: wire.validate_structure,
+        overlay,
+        errors: explain::errors(wire.errors, &at(section, index, "errors"), findings),
     }
 }
 
-fn timeout(wire: Option<i64>, section: &str, index: usize, findings: &mut Findings<'_>) -> u8 {
+pub(super) fn timeout(
+    wire: Option<i64>,
+    section: &str,
+    index: usize,
+    findings: &mut Findings<'_>,
+) -> u8 {
     let Some(seconds) = wire else {
         return DEFAULT_TIMEOUT_SECONDS;
     };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::crontab::Crontab;
+use super::explain::{Errors, Overlay, WebhookValidation};
 use super::selector::{FieldRequirement, LabelSelector};
 use crate::jq::Filter;
 
@@ -81,6 +82,8 @@ pub(crate) struct KubernetesBinding {
     /// For Event runs; see `synchronization_queue` for the first run.
     pub(crate) queue: String,
     pub(crate) group: Option<String>,
+    /// Changes of these objects are reviewed by this hook, too.
+    pub(crate) webhook_validation: Option<WebhookValidation>,
 }
 
 impl KubernetesBinding {
@@ -208,6 +211,39 @@ pub(crate) struct AdmissionBinding {
     pub(crate) reinvocation_policy: Option<ReinvocationPolicy>,
     /// Refuse objects without a name before the hook is run.
     pub(crate) validate_structure: bool,
+    /// Whether snapshots show the cluster as it would be.
+    pub(crate) overlay: Option<Overlay>,
+    pub(crate) errors: Errors,
+}
+
+impl KubernetesBinding {
+    /// What reviews of this binding's objects are, if it has any: known by its own name, and with the snapshots of its objects
+    /// and of those that it includes, all of them as they would be.
+    pub(crate) fn review(&self) -> Option<AdmissionBinding> {
+        let wanted = self.webhook_validation.as_ref()?;
+        let mut included = vec![self.name.clone()];
+        for name in &self.include_snapshots_from {
+            if !included.contains(name) {
+                included.push(name.clone());
+            }
+        }
+        Some(AdmissionBinding {
+            name: self.name.clone(),
+            include_snapshots_from: included,
+            group: None,
+            rules: Vec::new(),
+            failure_policy: wanted.failure_policy,
+            object_selector: None,
+            namespace_selector: None,
+            side_effects: SideEffects::None,
+            timeout_seconds: wanted.timeout_seconds,
+            match_conditions: Vec::new(),
+            reinvocation_policy: None,
+            validate_structure: true,
+            overlay: Some(Overlay::default()),
+            errors: wanted.errors.clone(),
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use super::super::binding::{
     AdmissionKind, Change, Changes, FailurePolicy, MAIN_QUEUE, Namespaces, RateLimit,
     ReinvocationPolicy, SideEffects, Version,
 };
+use super::super::explain::{ErrorSource, Errors, Overlay, TextFilter};
 use super::*;
 
 fn good(text: &str) -> Config {
@@ -876,4 +877,96 @@ kubernetesCustomResourceConversion: [{{name: a, crdName: b.c, conversions: [{{fr
          Mutate k8s kinds: deployments, Conversion for crds: b.c, Rate: 3s/2"
     );
     assert_eq!(Config::empty(Version::V1).summary(), "");
+}
+
+#[test]
+fn overlay_errors_and_webhook_validation_are_short_or_spelled_out() {
+    let config = good(&v1(
+        "kubernetes:\n- name: a\n  kind: A\n  webhookValidation: true\n- name: b\n  kind: B\n  webhookValidation: {operations: [DELETE], timeoutSeconds: 5, failurePolicy: Ignore}\n\
+         - name: c\n  kind: C\n  includeSnapshotsFrom: [a]\n  webhookValidation: false\n\
+         kubernetesValidating:\n- name: x.b.c\n  includeSnapshotsFrom: [a]\n  overlay: true\n  errors: {from: tail}\n\
+         - name: y.b.c\n  includeSnapshotsFrom: [a, b]\n  overlay: {bindings: [a], subresources: [status]}\n  errors: {from: marked, filters: {syntax: [haproxy]}, maxLength: 9}\n\
+         - name: z.b.c\n  overlay: false\n",
+    ));
+    let [a, b, c] = config.kubernetes.as_slice() else {
+        panic!("{config:?}")
+    };
+    let review = a.review().unwrap();
+    assert_eq!(
+        a.webhook_validation.as_ref().unwrap().operations,
+        ["CREATE", "UPDATE"]
+    );
+    assert_eq!((review.name.as_str(), review.timeout_seconds), ("a", 10));
+    assert_eq!(review.include_snapshots_from, ["a"]);
+    assert_eq!(b.review().unwrap().timeout_seconds, 5);
+    assert_eq!(
+        b.webhook_validation.as_ref().unwrap().operations,
+        ["DELETE"]
+    );
+    assert_eq!(c.review(), None);
+    let [x, y, z] = config.validating.as_slice() else {
+        panic!("{config:?}")
+    };
+    assert_eq!(x.overlay, Some(Overlay::default()));
+    assert_eq!(x.errors.filters.of(None), TextFilter::PLAIN);
+    assert_eq!(
+        (x.errors.from, x.errors.max_length),
+        (ErrorSource::Tail, Some(1024))
+    );
+    let overlay = y.overlay.as_ref().unwrap();
+    assert_eq!(overlay.bindings.as_deref(), Some(&["a".to_owned()][..]));
+    assert_eq!(overlay.subresources, ["status"]);
+    assert_eq!(y.errors.filters.of(Some("syntax")), [TextFilter::Haproxy]);
+    assert_eq!(y.errors.filters.of(Some("render")), []);
+    assert_eq!((&z.overlay, &z.errors), (&None, &Errors::default()));
+}
+
+#[test]
+fn what_is_wrong_with_them_is_said() {
+    let admission = |keys: &str| {
+        v1(&format!(
+            "kubernetes:\n- name: a\n  kind: A\nkubernetesValidating:\n- name: x.b.c\n  includeSnapshotsFrom: [a]\n  {keys}\n"
+        ))
+    };
+    for (text, expected) in [
+        (
+            admission("overlay: yes please"),
+            "overlay must be of type boolean or object: \"string\"",
+        ),
+        (
+            admission("overlay: {binding: [a]}"),
+            "overlay.binding is a forbidden property (line 8: did you mean `bindings`?)",
+        ),
+        (
+            admission("overlay: {bindings: [b]}"),
+            "overlay.bindings: 'b' is no snapshot of this binding",
+        ),
+        (
+            admission("overlay: {subresources: [scale]}"),
+            "'scale' cannot be shown",
+        ),
+        (
+            admission("errors: {from: stderr}"),
+            "errors.from should be one of [response marked tail]",
+        ),
+        (
+            admission("errors: {filters: [ansi, haprox]}"),
+            "did you mean `haproxy`?",
+        ),
+        (
+            admission("errors: {maxLength: 0}"),
+            "errors.maxLength is invalid: 0 is not between 1 and 16384",
+        ),
+        (
+            v1("kubernetes:\n- kind: A\n  webhookValidation: true\n- kind: B\n"),
+            "webhookValidation: there are 2 'kubernetes' binding names (line 4: give each binding a name of its own)",
+        ),
+        (
+            v1("kubernetes:\n- kind: A\n  webhookValidation: {operations: [CONNECT]}\n"),
+            "webhookValidation.operations should be one of [CREATE UPDATE DELETE]",
+        ),
+    ] {
+        let error = bad(&text);
+        assert!(error.contains(expected), "{error}");
+    }
 }

@@ -17,6 +17,26 @@ pub(crate) struct Item<'a> {
     pub(crate) object: Option<&'a [u8]>,
     /// None when the binding has no jqFilter.
     pub(crate) filter_result: Option<&'a [u8]>,
+    /// Set when it comes from the request under review and not from the cluster.
+    pub(crate) proposed: Option<Mark>,
+}
+
+/// What is special about an object that a request proposes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    /// It has no name yet, only the beginning of one.
+    pub(crate) generated: bool,
+    /// It is in another version than the objects around it.
+    pub(crate) version_mismatch: bool,
+}
+
+/// What an overlay changed, for a hook that wants to know.
+pub(crate) struct OverlayNote<'a> {
+    pub(crate) operation: &'a str,
+    /// Names of the snapshots that are about the kind of the request.
+    pub(crate) bindings: Vec<&'a str>,
+    /// Snapshot, namespace and name of what would be gone from it.
+    pub(crate) removed: Vec<(&'a str, &'a str, &'a str)>,
 }
 
 /// Objects in their order. A store implements this without copying them.
@@ -47,6 +67,8 @@ pub(crate) struct BindingContext<'a> {
     pub(crate) reason: Reason<'a>,
     /// One for every name of the binding's `includeSnapshotsFrom`; none at all leaves the key out.
     pub(crate) snapshots: &'a [Snapshot<'a>],
+    /// Only for a review that asked for it: everything else looks as it does in the original.
+    pub(crate) overlay: Option<OverlayNote<'a>>,
 }
 
 /// One case for every shape of a context.
@@ -175,6 +197,9 @@ fn write_context(out: &mut dyn Write, context: &BindingContext<'_>) -> io::Resul
         }
     }
     write_snapshots(out, context.snapshots)?;
+    if let Some(note) = &context.overlay {
+        write_overlay(out, note)?;
+    }
     out.write_all(b"}")
 }
 
@@ -223,6 +248,23 @@ fn write_snapshots(out: &mut dyn Write, snapshots: &[Snapshot<'_>]) -> io::Resul
     out.write_all(b"}")
 }
 
+fn write_overlay(out: &mut dyn Write, note: &OverlayNote<'_>) -> io::Result<()> {
+    out.write_all(b",\"overlay\":{\"operation\":")?;
+    string(out, note.operation)?;
+    out.write_all(b",\"bindings\":")?;
+    serde_json::to_writer(&mut *out, &note.bindings)?;
+    out.write_all(b",\"removed\":[")?;
+    for (index, (binding, namespace, name)) in note.removed.iter().enumerate() {
+        out.write_all(if index > 0 { b",{" } else { b"{" })?;
+        out.write_all(b"\"binding\":")?;
+        string(out, binding)?;
+        field(out, "namespace", namespace)?;
+        field(out, "name", name)?;
+        out.write_all(b"}")?;
+    }
+    out.write_all(b"]}")
+}
+
 /// The objects as an array.
 pub(crate) fn write_items(out: &mut dyn Write, items: &dyn Items) -> io::Result<()> {
     out.write_all(b"[")?;
@@ -250,6 +292,17 @@ fn write_parts(out: &mut dyn Write, item: Item<'_>, before: &[u8]) -> io::Result
             out.write_all(json)?;
             before = b",";
         }
+    }
+    let Some(mark) = item.proposed else {
+        return Ok(());
+    };
+    out.write_all(before)?;
+    out.write_all(b"\"proposed\":true")?;
+    if mark.generated {
+        out.write_all(b",\"generated\":true")?;
+    }
+    if mark.version_mismatch {
+        out.write_all(b",\"versionMismatch\":true")?;
     }
     Ok(())
 }
@@ -284,7 +337,11 @@ mod tests {
     }
 
     fn check(reason: Reason<'_>, snapshots: &[Snapshot<'_>], expected: &str) {
-        let context = BindingContext { reason, snapshots };
+        let context = BindingContext {
+            reason,
+            snapshots,
+            overlay: None,
+        };
         assert_eq!(written(&[context]), format!("[{expected}]\n"));
     }
 
@@ -292,6 +349,7 @@ mod tests {
         Item {
             object: object.map(str::as_bytes),
             filter_result: filter_result.map(str::as_bytes),
+            proposed: None,
         }
     }
 
@@ -457,6 +515,7 @@ mod tests {
         let schedule = |binding| BindingContext {
             reason: Reason::Schedule { binding },
             snapshots: &[],
+            overlay: None,
         };
         assert_eq!(
             written(&[schedule("a"), schedule("say \"hi\"\n"), schedule("c")]),
@@ -491,6 +550,7 @@ mod tests {
         let context = BindingContext {
             reason: Reason::Schedule { binding: "a" },
             snapshots: &[],
+            overlay: None,
         };
         assert_eq!(
             write_contexts(&mut Full, &[context]).unwrap_err().kind(),

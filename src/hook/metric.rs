@@ -9,12 +9,18 @@ use std::fmt;
 use log::{error, warn};
 use serde_json::{Deserializer, Map, Value};
 
-use crate::metrics::{Change, Metrics, Operation};
+use crate::metrics::{Change, Metrics, Operation, shown_label};
 
 /// LIMIT: documents in one file. Four times as many as there can be series of hooks.
 const MOST_DOCUMENTS: usize = 40_000;
+/// LIMIT: bytes of a metric's name or of a label's. The longest names of well-known exporters have less than a hundred.
+const MOST_NAME_BYTES: usize = 200;
+/// LIMIT: labels of one operation. Each is a column in every query; `metrics` allows twice as many under one name.
+const MOST_LABELS: usize = 32;
+/// LIMIT: bytes of a group's name. Every series keeps its own copy of it. As long as the name of a file, which a group often is.
+const MOST_GROUP_BYTES: usize = 256;
 /// LIMIT: what the labels of one operation may hold, names and values together. A label names something; a text of this length is
-/// a log line and belongs there. It bounds what a full page of series takes.
+/// a log line and belongs there.
 const MOST_LABEL_BYTES: usize = 4 * 1024;
 /// LIMIT: buckets of a histogram. Each is a series to Prometheus, whose own defaults are 11.
 const MOST_BUCKETS: usize = 100;
@@ -199,7 +205,12 @@ impl Document<'_> {
             "add" => "CounterAdd",
             "set" => "GaugeSet",
             "observe" => "HistogramObserve",
-            "expire" => return Meant::Operation(self.operation(Change::Expire)),
+            "expire" => {
+                return match self.group_flaw() {
+                    Some(flaw) => Meant::Flawed(vec![flaw]),
+                    None => Meant::Operation(self.operation(Change::Expire)),
+                };
+            }
             unknown => return Meant::Unknown(shortened(unknown).to_owned()),
         };
         let mut flaws = Vec::new();
@@ -208,6 +219,10 @@ impl Document<'_> {
                 "'name' is required when action is not 'expire': {storage_action}"
             ));
         }
+        if self.name.len() > MOST_NAME_BYTES {
+            flaws.push(format!("'name' has more than {MOST_NAME_BYTES} bytes"));
+        }
+        flaws.extend(self.group_flaw());
         if self.value.is_none() {
             flaws.push(format!("'value' is required for action '{storage_action}'"));
         }
@@ -261,7 +276,15 @@ impl Document<'_> {
         (!is_rising).then(|| "'buckets' must be in rising order".to_owned())
     }
 
+    fn group_flaw(&self) -> Option<String> {
+        let is_long = self.group.len() > MOST_GROUP_BYTES;
+        is_long.then(|| format!("'group' has more than {MOST_GROUP_BYTES} bytes"))
+    }
+
     fn label_flaw(&self) -> Option<String> {
+        if self.labels.len() > MOST_LABELS {
+            return Some(format!("'labels' has more than {MOST_LABELS} labels"));
+        }
         let sizes = self
             .labels
             .iter()
@@ -273,12 +296,21 @@ impl Document<'_> {
         if names.clone().any(str::is_empty) {
             return Some("'labels' has an empty name".to_owned());
         }
-        if let Some(name) = names.clone().find(|name| name.starts_with("__")) {
+        if let Some(name) = names.clone().find(|name| name.len() > MOST_NAME_BYTES) {
+            let name = shortened(name);
             return Some(format!(
-                "label '{name}': names that begin with '__' are reserved by Prometheus"
+                "label '{name}...': the name has more than {MOST_NAME_BYTES} bytes"
             ));
         }
-        let takes_le = self.action == "observe" && names.any(|name| name == "le");
+        if let Some(name) = names
+            .clone()
+            .find(|name| shown_label(name).starts_with("__"))
+        {
+            return Some(format!(
+                "label '{name}': names that begin with '__' when they are shown are reserved by Prometheus"
+            ));
+        }
+        let takes_le = self.action == "observe" && names.any(|name| shown_label(name) == "le");
         takes_le.then(|| "label 'le' is that of a histogram's buckets".to_owned())
     }
 }
@@ -485,6 +517,15 @@ mod tests {
         }
     }
 
+    /// The one flaw of a document of the metric `a`.
+    #[track_caller]
+    fn check_flaw(document: &Value, expected: &str) {
+        let error = parse(&document.to_string()).unwrap_err();
+        let expected =
+            format!("1 error occurred:\n\t* metrics file, document 1, metric 'a': {expected}\n\n");
+        assert_eq!(error, expected);
+    }
+
     #[test]
     fn one_flaw_refuses_the_file_and_all_are_named_in_the_originals_words() {
         let text = r#"{"name":"good","set":1}
@@ -514,22 +555,64 @@ mod tests {
             ),
             (
                 json!({"name": "a", "set": 1, "labels": {"__x": "x"}}),
-                "label '__x': names that begin with '__' are reserved by Prometheus",
+                "label '__x': names that begin with '__' when they are shown are reserved by Prometheus",
+            ),
+            (
+                json!({"name": "a", "set": 1, "labels": {"._name__": "x"}}),
+                "label '._name__': names that begin with '__' when they are shown are reserved by Prometheus",
+            ),
+            (
+                json!({"name": "a", "set": 1, "labels": {"9_x": "x"}}),
+                "label '9_x': names that begin with '__' when they are shown are reserved by Prometheus",
             ),
             (
                 json!({"name": "a", "action": "observe", "value": 1, "buckets": [1], "labels": {"le": "x"}}),
                 "label 'le' is that of a histogram's buckets",
+            ),
+        ] {
+            check_flaw(&text, expected);
+        }
+    }
+
+    #[test]
+    fn names_groups_and_labels_may_be_as_long_as_told_and_no_longer() {
+        let labels = |count: usize| -> Map<String, Value> {
+            let names = (0..count).map(|number| format!("l{number}"));
+            names.map(|name| (name, json!("v"))).collect()
+        };
+        let longest = json!({"name": "n".repeat(200), "set": 1, "group": "g".repeat(256), "labels": labels(32)});
+        assert!(parse(&longest.to_string()).is_ok());
+        let error = parse(&json!({"name": "n".repeat(201), "set": 1}).to_string()).unwrap_err();
+        assert!(
+            error.ends_with("': 'name' has more than 200 bytes\n\n"),
+            "{error}"
+        );
+        for (text, expected) in [
+            (
+                json!({"name": "a", "set": 1, "group": "g".repeat(257)}),
+                "'group' has more than 256 bytes",
+            ),
+            (
+                json!({"name": "a", "action": "expire", "group": "g".repeat(257)}),
+                "'group' has more than 256 bytes",
+            ),
+            (
+                json!({"name": "a", "set": 1, "labels": labels(33)}),
+                "'labels' has more than 32 labels",
+            ),
+            (
+                json!({"name": "a", "set": 1, "labels": {"l".repeat(201): "x"}}),
+                &format!(
+                    "label '{}...': the name has more than 200 bytes",
+                    "l".repeat(200)
+                ),
             ),
             (
                 json!({"name": "a", "set": 1, "labels": {"x": "y".repeat(5000)}}),
                 "'labels' has more than 4096 bytes",
             ),
         ] {
-            let error = parse(&text.to_string()).unwrap_err();
-            let expected = format!(
-                "1 error occurred:\n\t* metrics file, document 1, metric 'a': {expected}\n\n"
-            );
-            assert_eq!(error, expected);
+            check_flaw(&text, expected);
         }
     }
 
@@ -540,7 +623,7 @@ mod tests {
         assert!(error.contains("more than 40000 documents"), "{error}");
         let error = parse(&"{\"labels\":".repeat(100_000)).unwrap_err();
         assert!(error.contains("document 1: recursion limit"), "{error}");
-        let long = json!({"name": "\u{20ac}".repeat(1000), "action": "set"}).to_string();
+        let long = json!({"name": "\u{20ac}".repeat(1000), "set": 1}).to_string();
         let error = parse(&long.repeat(1000)).unwrap_err();
         assert!(error.starts_with("1000 errors occurred:\n"), "{error}");
         assert!(error.contains("\n\t* and 990 more\n"), "{error}");

@@ -10,6 +10,7 @@ pub(crate) mod context;
 pub(crate) mod conversion;
 pub(crate) mod crontab;
 mod discover;
+pub(crate) mod explain;
 pub(crate) mod json_patch;
 pub(crate) mod metric;
 mod name;
@@ -237,6 +238,13 @@ impl Registry {
         let hook = self.hooks.get(route.hook)?;
         let binding = hook.config.admission(route.kind).get(route.binding)?;
         Some((hook, binding))
+    }
+
+    /// Whether any hook is asked for reviews.
+    pub(crate) fn is_reviewing(&self) -> bool {
+        let watched = self.hooks.iter().flat_map(|hook| &hook.config.kubernetes);
+        let mut watched = watched.filter(|binding| binding.webhook_validation.is_some());
+        !self.routes.is_empty() || watched.next().is_some()
     }
 
     /// Indexes of the hooks to run at start: by their order, hooks of the same order as they stand.

@@ -107,6 +107,7 @@ pub(crate) struct Verdict {
     pub(crate) reason: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: BTreeMap<String, String>,
+    pub(crate) phase: Option<String>,
     /// None also for a patch without operations, and for a denial.
     pub(crate) patch: Option<Patch>,
 }
@@ -134,6 +135,7 @@ impl AdmissionAnswer {
         let mut advice = Vec::new();
         let warnings = warnings(answer.take_some("warnings")?, &mut advice)?;
         let audit_annotations = audit_annotations(answer.take_some("auditAnnotations")?)?;
+        let phase = text("phase", answer.take_some("phase")?)?;
         match answer.take_some("patchType")? {
             None => {}
             Some(Value::String(kind)) if kind == "JSONPatch" => {}
@@ -148,6 +150,7 @@ impl AdmissionAnswer {
                 reason: status.reason.unwrap_or_default(),
                 warnings,
                 audit_annotations,
+                phase,
                 patch: patch.filter(|_| allowed),
             },
             advice,

@@ -23,6 +23,7 @@ fn denial(code: u16, message: &str, reason: &str) -> Verdict {
         reason: reason.to_owned(),
         warnings: Vec::new(),
         audit_annotations: BTreeMap::new(),
+        phase: None,
         patch: None,
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Schema {
     /// An object with any keys whose values are all alike.
     Map(&'static Schema),
     Object(Object),
+    /// One of two shapes, told apart by the type of the value.
+    Either(&'static Schema, &'static Schema),
 }
 
 pub(super) struct Object {
@@ -165,11 +167,36 @@ static KUBERNETES: Schema = object(&[
     optional("includeSnapshotsFrom", &SOME_STRINGS),
     optional("queue", &STRING),
     optional("group", &STRING),
+    optional("webhookValidation", &WEBHOOK_VALIDATION),
 ]);
 static KUBERNETES_LIST: Schema = list(1, &KUBERNETES);
 
 static OPERATION: Schema = Schema::Enum(&["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
 static OPERATIONS: Schema = list(1, &OPERATION);
+static OVERLAY: Schema = Schema::Either(&BOOLEAN, &OVERLAY_KEYS);
+static OVERLAY_KEYS: Schema = object(&[
+    optional("bindings", &SOME_STRINGS),
+    optional("subresources", &SOME_STRINGS),
+]);
+static ERROR_SOURCE: Schema = Schema::Enum(&["response", "marked", "tail"]);
+static FILTER: Schema = Schema::Enum(&["ansi", "timestamps", "pids", "paths", "haproxy"]);
+static FILTER_LIST: Schema = list(0, &FILTER);
+static FILTERS_BY_PHASE: Schema = Schema::Map(&FILTER_LIST);
+static FILTERS: Schema = Schema::Either(&FILTER_LIST, &FILTERS_BY_PHASE);
+static ERRORS: Schema = object(&[
+    optional("from", &ERROR_SOURCE),
+    optional("filters", &FILTERS),
+    optional("maxLength", &INTEGER),
+]);
+static WEBHOOK_VALIDATION: Schema = Schema::Either(&BOOLEAN, &WEBHOOK_VALIDATION_KEYS);
+static WEBHOOK_VALIDATION_KEYS: Schema = object(&[
+    optional("operations", &REVIEWED_OPERATIONS),
+    optional("timeoutSeconds", &INTEGER),
+    optional("failurePolicy", &FAILURE_POLICY),
+    optional("errors", &ERRORS),
+]);
+static REVIEWED_OPERATION: Schema = Schema::Enum(&["CREATE", "UPDATE", "DELETE"]);
+static REVIEWED_OPERATIONS: Schema = list(1, &REVIEWED_OPERATION);
 static SCOPE: Schema = Schema::Enum(&["Cluster", "Namespaced", "*"]);
 static RULE: Schema = object(&[
     required("apiVersions", &SOME_STRINGS),
@@ -199,6 +226,8 @@ static ADMISSION: Schema = object(&[
     optional("matchConditions", &MATCH_CONDITIONS),
     optional("reinvocationPolicy", &REINVOCATION_POLICY),
     optional("validateStructure", &BOOLEAN),
+    optional("overlay", &OVERLAY),
+    optional("errors", &ERRORS),
 ]);
 static ADMISSIONS: Schema = list(1, &ADMISSION);
 
@@ -316,6 +345,14 @@ fn walk(node: &Node, line: u64, schema: &Schema, path: &str, found: &mut Vec<Vio
             }
         }
         (Schema::Object(object), Tree::Object(_)) => walk_object(node, line, object, path, found),
+        (Schema::Either(one, other), _) => match [one, other].into_iter().find(|s| fits(s, node)) {
+            Some(schema) => walk(node, line, schema, path, found),
+            None => found.push(wrong_type(&format!(
+                "{} or {}",
+                type_of(one),
+                type_of(other)
+            ))),
+        },
         (Schema::String | Schema::Enum(_), _) => {
             let quote = matches!(node.tree, Tree::Number(_) | Tree::Bool(_));
             let hint = quote.then(|| "quote it to make it a string".to_owned());
@@ -331,6 +368,22 @@ fn walk(node: &Node, line: u64, schema: &Schema, path: &str, found: &mut Vec<Vio
             found.push(wrong_type("object").hint_opt(hint));
         }
     }
+}
+
+/// The name of the type that a schema wants.
+fn type_of(schema: &Schema) -> &'static str {
+    match schema {
+        Schema::String | Schema::Enum(_) => "string",
+        Schema::Integer => "integer",
+        Schema::Boolean => "boolean",
+        Schema::Array { .. } => "array",
+        Schema::Map(_) | Schema::Object(_) | Schema::Either(..) => "object",
+    }
+}
+
+/// Whether a value is at least of the type that a schema wants.
+fn fits(schema: &Schema, node: &Node) -> bool {
+    type_of(schema) == node.type_name()
 }
 
 fn walk_object(node: &Node, line: u64, object: &Object, path: &str, found: &mut Vec<Violation>) {

@@ -159,5 +159,6 @@ fn kubernetes(wire: WireEvent, index: usize, findings: &mut Findings<'_>) -> Kub
         include_snapshots_from: Vec::new(),
         queue: MAIN_QUEUE.to_owned(),
         group: None,
+        webhook_validation: None,
     }
 }

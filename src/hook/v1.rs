@@ -14,6 +14,7 @@ use super::binding::{
 use super::config::Findings;
 use super::conversion;
 use super::crontab::Crontab;
+use super::explain;
 use super::selector::{
     FieldRequirement, LabelOperator, LabelRequirement, LabelSelector, subdomain_problem,
 };
@@ -54,6 +55,7 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
             );
         }
     }
+    check_reviewed(&config.kubernetes, &names, findings);
     for (index, item) in wire.schedule.into_iter().enumerate() {
         check_snapshots(
             "schedule",
@@ -92,6 +94,30 @@ pub(super) fn convert(root: &Node, findings: &mut Findings<'_>) -> Option<Config
         config.conversions.push(conversion(item, index, findings));
     }
     Some(config)
+}
+
+/// The reviews of a binding are known by its name, which nothing else may have then.
+fn check_reviewed(bindings: &[KubernetesBinding], names: &[String], findings: &mut Findings<'_>) {
+    for (index, binding) in bindings.iter().enumerate() {
+        let same = names.iter().filter(|name| **name == binding.name).count();
+        if binding.webhook_validation.is_none() || same < 2 {
+            continue;
+        }
+        let at = [
+            Step::Key("kubernetes"),
+            Step::Index(index),
+            Step::Key("webhookValidation"),
+        ];
+        let text = format!(
+            "invalid kubernetes config [{index}]: webhookValidation: there are {same} '{}' binding names",
+            binding.name
+        );
+        findings.error_with_hint(
+            &at,
+            text,
+            Some("give each binding a name of its own".to_owned()),
+        );
+    }
 }
 
 /// Unlike the original, one of the two keys is enough: the interval defaults to no limit, the burst to one.
@@ -196,6 +222,7 @@ fn kubernetes(
         include_snapshots_from: wire.include_snapshots_from,
         queue: or_default(wire.queue, MAIN_QUEUE),
         group: non_empty(wire.group),
+        webhook_validation: explain::webhook_validation(wire.webhook_validation, index, findings),
     }
 }
 

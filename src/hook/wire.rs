@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::admission;
+use super::explain::{Switch, WireValidation};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,6 +77,7 @@ pub(super) struct WireKubernetes {
     pub(super) queue: String,
     #[serde(default)]
     pub(super) group: String,
+    pub(super) webhook_validation: Option<Switch<WireValidation>>,
 }
 
 #[derive(Deserialize)]

@@ -20,8 +20,8 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const ERASE_LINE: &str = "\x1b[K";
 const ERASE_BELOW: &str = "\x1b[J";
-/// Signals that may wait; the first one ends everything.
-const SIGNALS: usize = 4;
+/// Threads whose end could be an event: that of the signals.
+const ENDS: usize = 1;
 /// A screen that does not tell its size.
 const USUAL_ROWS: usize = 24;
 /// The line that says what is shown, and an empty one.
@@ -35,8 +35,10 @@ pub(super) fn watch(
     is_terminal: bool,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    let (events, signals) = bounded(SIGNALS);
-    threads::spawn_signals(&events).map_err(|error| format!("start the signal thread: {error}"))?;
+    // The end of the signal thread needs no event here: without it `signals` is closed, which ends the view as well.
+    let (events, _) = bounded(ENDS);
+    let (_, signals) = threads::spawn_signals(&events)
+        .map_err(|error| format!("start the signal thread: {error}"))?;
     // A wrong path is told at once; later the operator may come and go.
     let mut answer = ask(socket, question).map_err(|error| error.to_string())?;
     let mut show = |answer: &[u8], is_first: bool| -> io::Result<()> {

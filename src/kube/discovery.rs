@@ -486,7 +486,7 @@ mod tests {
         slow.resolve("CronTab", None).unwrap_err();
         let found = fast.resolve("CronTab", None).unwrap();
         assert_eq!(
-            found.path(Some("a"), None),
+            found.path(Some("a"), None).unwrap(),
             "/apis/stable.example.com/v1/namespaces/a/crontabs"
         );
     }

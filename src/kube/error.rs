@@ -39,6 +39,8 @@ pub(crate) enum Error {
     NotJson { call: Call, detail: String },
     /// Discovery has no such kind.
     UnknownResource(Box<Unknown>),
+    /// A name or a namespace that would lead to something else than the object it names.
+    NotASegment,
     /// `shutdown` was called: the process is ending.
     Stopped,
 }
@@ -89,9 +91,11 @@ impl Error {
             | Error::Credential(_)
             | Error::NotJson { .. }
             | Error::UnknownResource(_) => true,
-            Error::Config(_) | Error::Redirect { .. } | Error::TooLarge { .. } | Error::Stopped => {
-                false
-            }
+            Error::Config(_)
+            | Error::Redirect { .. }
+            | Error::TooLarge { .. }
+            | Error::NotASegment
+            | Error::Stopped => false,
         }
     }
 
@@ -198,6 +202,9 @@ impl fmt::Display for Error {
                 "{call}: the answer is not the expected JSON ({detail}); check that the server address is that of an API server"
             ),
             Error::UnknownResource(unknown) => unknown.fmt(out),
+            Error::NotASegment => out.write_str(
+                "a name or a namespace is empty, \".\" or \"..\", or has a slash or a percent sign; write it as the cluster knows it",
+            ),
             Error::Stopped => out.write_str("the client is shut down"),
         }
     }

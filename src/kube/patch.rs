@@ -44,6 +44,8 @@ pub(super) enum Problem {
     Filter,
     /// What the filter made is no object.
     NotAnObject,
+    /// The answer is not what the server says about an object.
+    Unreadable,
     /// After `DELETED_LIMIT`.
     StillThere,
     /// Every attempt met a change by somebody else.
@@ -95,6 +97,9 @@ impl fmt::Display for Problem {
             ),
             Problem::NotAnObject => out
                 .write_str("the jqFilter must make one object with kind, and made something else"),
+            Problem::Unreadable => out.write_str(
+                "the answer of the server is neither the object nor a Status, and nobody knows what became of it; look at the object",
+            ),
             Problem::StillThere => write!(
                 out,
                 "context deadline exceeded: the object is still there after {} s; does a finalizer hold it?",
@@ -206,9 +211,11 @@ impl Place<'_> {
         let path = self.path(Some(&self.target.name), None)?;
         loop {
             let current = self.ask(Method::Get, &path)?;
-            let version = Object::read(&current)
-                .map(|object| object.version.into_owned())
-                .unwrap_or_default();
+            // Without a version the PUT would overwrite whatever others wrote meanwhile.
+            let version = match Object::read(&current) {
+                Ok(object) if !object.version.is_empty() => object.version.into_owned(),
+                _ => return Err(Problem::Unreadable),
+            };
             let object = with_version(object, &version).map_err(|_| Problem::NotAnObject)?;
             match self.send(Method::Put, &path, JSON, &object) {
                 Ok(_) => return Ok(()),
@@ -246,7 +253,7 @@ impl Place<'_> {
         if propagation != Propagation::Foreground {
             return Ok(());
         }
-        match deleted(&answer) {
+        match deleted(&answer, &self.target.name)? {
             Deleted::Gone => Ok(()),
             Deleted::Going(uid) => self.wait_until_gone(&path, &uid),
         }
@@ -261,9 +268,11 @@ impl Place<'_> {
             match self.ask(Method::Get, path) {
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) => return Err(error.into()),
-                Ok(answer) => match deleted(&answer) {
+                Ok(answer) => match deleted(&answer, &self.target.name)? {
                     Deleted::Going(found) if found == uid => {}
-                    _ => return Ok(()),
+                    Deleted::Going(_) => return Ok(()),
+                    // That an object is not there is said by the code 404 alone.
+                    Deleted::Gone => return Err(Problem::Unreadable),
                 },
             }
             if Instant::now() >= limit {
@@ -314,11 +323,13 @@ impl Place<'_> {
         if self.resource.namespaced && namespace.is_empty() {
             return Err(Problem::NoNamespace);
         }
-        let mut path = self.resource.path(Some(namespace), name);
+        let mut path = self.resource.path(Some(namespace), name)?;
         if let Some(subresource) = subresource {
             path.push('/');
             // The original's documents write it with a slash.
-            path.push_str(&segment(subresource.trim_start_matches('/')));
+            path.push_str(&segment(
+                subresource.strip_prefix('/').unwrap_or(subresource),
+            )?);
         }
         Ok(path)
     }
@@ -398,8 +409,8 @@ enum Deleted {
     Going(String),
 }
 
-/// A `Status` says that the object is gone; the object itself that something still holds it.
-fn deleted(answer: &[u8]) -> Deleted {
+/// A `Status` says that the object is gone; the object itself that something still holds it. Anything else says nothing.
+fn deleted(answer: &[u8], name: &str) -> Result<Deleted, Problem> {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(default)]
@@ -410,11 +421,15 @@ fn deleted(answer: &[u8]) -> Deleted {
     #[derive(Deserialize, Default)]
     struct Named {
         #[serde(default)]
+        name: String,
+        #[serde(default)]
         uid: String,
     }
     match serde_json::from_slice::<Answer>(answer) {
-        Ok(answer) if answer.kind != "Status" => Deleted::Going(answer.metadata.uid),
-        Ok(_) => Deleted::Gone,
-        Err(_) => Deleted::Going(String::new()),
+        Ok(answer) if answer.kind == "Status" => Ok(Deleted::Gone),
+        Ok(answer) if !answer.kind.is_empty() && answer.metadata.name == name => {
+            Ok(Deleted::Going(answer.metadata.uid))
+        }
+        _ => Err(Problem::Unreadable),
     }
 }

@@ -12,7 +12,7 @@ use super::backoff::Rest;
 use super::client::Client;
 use super::discovery::Discovery;
 use super::patch::{Hands, Problem};
-use crate::operation::{File, Operation, Order, Perform, Scope, Undone};
+use crate::operation::{File, FileError, Operation, Order, Perform, Scope, Undone};
 
 /// How often it is said how far a long file has come.
 const PROGRESS_PACE: Duration = Duration::from_secs(10);
@@ -53,7 +53,12 @@ impl Perform for Patcher {
         if order.file.is_empty() {
             return Ok(());
         }
-        let file = File::read(order.file).map_err(|error| Undone::Failed(error.to_string()))?;
+        let is_late = || order.until.is_some_and(|until| until <= Instant::now());
+        let may_go_on = || !self.rest.is_stopped() && !is_late();
+        let file = File::read(order.file, &may_go_on).map_err(|error| match error {
+            FileError::Interrupted if self.rest.is_stopped() => Undone::Stopped,
+            error => Undone::Failed(error.to_string()),
+        })?;
         if order.scope == Scope::Check {
             if file.count > 0 {
                 info!(hook = order.hook, binding = order.binding, count = file.count;

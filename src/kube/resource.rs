@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::error::{Error, Unknown};
+use crate::operation::is_path_segment;
 
 /// One resource in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,24 +45,33 @@ impl Resource {
         format!("{}.{}", self.api_version(), self.kind)
     }
 
-    /// The path of the collection or of one object. The namespace of a cluster-scoped resource is left out.
-    pub(crate) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
+    /// The path of the collection or of one object. The namespace of a cluster-scoped resource is left out. A name that is no
+    /// single piece of a path is refused: the path would be that of something else.
+    pub(crate) fn path(
+        &self,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<String, Error> {
         let mut path = if self.group.is_empty() {
-            format!("/api/{}", segment(&self.version))
+            format!("/api/{}", segment(&self.version)?)
         } else {
-            format!("/apis/{}/{}", segment(&self.group), segment(&self.version))
+            format!(
+                "/apis/{}/{}",
+                segment(&self.group)?,
+                segment(&self.version)?
+            )
         };
         if let Some(namespace) = namespace.filter(|text| self.namespaced && !text.is_empty()) {
             path.push_str("/namespaces/");
-            path.push_str(&segment(namespace));
+            path.push_str(&segment(namespace)?);
         }
         path.push('/');
-        path.push_str(&segment(&self.plural));
+        path.push_str(&segment(&self.plural)?);
         if let Some(name) = name.filter(|text| !text.is_empty()) {
             path.push('/');
-            path.push_str(&segment(name));
+            path.push_str(&segment(name)?);
         }
-        path
+        Ok(path)
     }
 
     #[cfg_attr(not(test), expect(dead_code, reason = "rules for hooks ask for it"))]
@@ -91,9 +101,13 @@ pub(super) fn group_version(group: &str, version: &str) -> String {
     }
 }
 
-/// One piece of a path. A slash in a name must not become another resource.
-pub(crate) fn segment(text: &str) -> String {
-    encode(text, b"-._~:@!$&'()*+,;=")
+/// One piece of a path. To encode a slash is not enough: the server decodes the whole path before it takes it apart, so that
+/// the namespace `n%2Fconfigmaps` is the ConfigMaps of `n`. What it refuses in a name is therefore never sent.
+pub(crate) fn segment(text: &str) -> Result<String, Error> {
+    if !is_path_segment(text) {
+        return Err(Error::NotASegment);
+    }
+    Ok(encode(text, b"-._~:@!$&'()*+,;="))
 }
 
 /// One value of a query.
@@ -103,10 +117,8 @@ pub(crate) fn query_value(text: &str) -> String {
 
 fn encode(text: &str, plain: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
-    // A segment of dots alone would be taken for a step up by whatever stands between us and the server.
-    let only_dots = text.bytes().all(|byte| byte == b'.');
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || (plain.contains(&byte) && !only_dots) {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             encoded.push(char::from(byte));
         } else {
             // Writing to a String cannot fail.
@@ -390,19 +402,19 @@ mod tests {
             ),
             (
                 &pod,
-                Some("a"),
-                Some("../../secrets/x"),
-                "/api/v1/namespaces/a/pods/..%2F..%2Fsecrets%2Fx",
-            ),
-            (
-                &pod,
-                Some(".."),
+                Some("a.b"),
                 Some("x?y#z"),
-                "/api/v1/namespaces/%2E%2E/pods/x%3Fy%23z",
+                "/api/v1/namespaces/a.b/pods/x%3Fy%23z",
             ),
         ] {
-            assert_eq!(resource.path(namespace, name), expected);
+            assert_eq!(resource.path(namespace, name).unwrap(), expected);
         }
+        for bad in ["../../secrets/x", "x/status", "/", "a%2Fb", "%", ".", ".."] {
+            for (namespace, name) in [(bad, "a"), ("a", bad)] {
+                pod.path(Some(namespace), Some(name)).unwrap_err();
+            }
+        }
+        role.path(Some("left/out"), Some("a")).unwrap();
         assert_eq!(
             query_value("app in (a,b),!c=d"),
             "app%20in%20%28a%2Cb%29%2C%21c%3Dd"

@@ -46,13 +46,13 @@ impl Selection {
         namespace: Option<&str>,
         labels: &str,
         fields: &str,
-    ) -> Selection {
-        Selection {
-            path: resource.path(namespace, None),
+    ) -> Result<Selection, Error> {
+        Ok(Selection {
+            path: resource.path(namespace, None)?,
             labels: labels.to_owned(),
             fields: fields.to_owned(),
             prefix: type_prefix(&resource.api_version(), &resource.kind),
-        }
+        })
     }
 
     pub(super) fn path_with(&self, parameters: &[(&str, &str)]) -> String {

@@ -115,7 +115,7 @@ impl Running {
         };
         let watcher = Watcher::new(
             client.clone(),
-            Selection::new(&config_maps(), None, "", ""),
+            Selection::new(&config_maps(), None, "", "").unwrap(),
             Arc::clone(ground),
             tempo,
             Arc::clone(&rest),
@@ -256,12 +256,13 @@ fn selectors_are_part_of_every_question_and_encoded() {
         Some("kube-system"),
         "app in (a,b),!c",
         "metadata.name=x",
-    );
+    )
+    .unwrap();
     assert_eq!(
         selection.path_with(&[("limit", "5")]),
         "/api/v1/namespaces/kube-system/configmaps?labelSelector=app%20in%20%28a%2Cb%29%2C%21c&fieldSelector=metadata.name%3Dx&limit=5"
     );
-    let everything = Selection::new(&config_maps(), None, "", "");
+    let everything = Selection::new(&config_maps(), None, "", "").unwrap();
     assert_eq!(everything.path_with(&[]), "/api/v1/configmaps");
     assert_eq!(everything.to_string(), "/api/v1/configmaps");
 }

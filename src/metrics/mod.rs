@@ -4,15 +4,18 @@
 //! and not taken from a crate because names must stay as they are (a crate that renames `…_errors` to `…_errors_total` breaks
 //! dashboards), label sets are not known before the first use, and series of hooks go away again. `page` holds the series.
 
+mod ignored;
 mod page;
 mod process;
+mod text;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use self::page::Ignored;
+pub(crate) use self::ignored::Ignored;
 use self::page::{Bounds, Kind, Page, Target};
+use self::text::shown_name;
 
 /// Upper bounds for durations of hook runs, in seconds: from a shell script that only writes a line to a job of minutes.
 pub(crate) const RUN_SECONDS: &[f64] = &[
@@ -161,11 +164,11 @@ impl Metrics {
         group: Option<String>,
     ) -> Result<(), Ignored> {
         let name = operation.name.replacen(PREFIX, &self.prefix, 1);
-        let name = page::shown_name(&name, true);
+        let name = shown_name(&name, true);
         let shown: Vec<(Cow<'_, str>, &str)> = operation
             .labels
             .iter()
-            .map(|(name, value)| (page::shown_name(name, false), value.as_str()))
+            .map(|(name, value)| (shown_label(name), value.as_str()))
             .filter(|(name, _)| name != HOOK)
             .collect();
         let mut labels: Vec<(&str, &str)> = shown
@@ -235,6 +238,11 @@ impl Metrics {
             change(&mut series);
         }
     }
+}
+
+/// A label name as it is shown. What is reserved must be asked of this one: `9_name__` is shown as `__name__`.
+pub(crate) fn shown_label(name: &str) -> Cow<'_, str> {
+    shown_name(name, false)
 }
 
 /// A poisoned lock only means that a recording thread panicked; the numbers are still the best there are.

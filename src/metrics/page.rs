@@ -7,12 +7,24 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-/// LIMIT: series on a page. Prometheus itself advises against ten for each label of a metric, so this is many metrics; with the
-/// bounds on the labels of one operation (`hook::metric`) a page takes tens of megabytes at the very worst, and usually 2 MB.
-const MOST_SERIES: usize = 10_000;
+use super::ignored::Ignored;
+use super::text::{LONGEST_NUMBER, Number, escape, escaped_length};
+
+/// LIMIT: series of hooks. Prometheus itself advises against ten for each label of a metric, so this is many metrics.
+pub(super) const MOST_SERIES: usize = 10_000;
 
 /// LIMIT: different label names under one metric name. Each series shows all of them, so their number multiplies the page.
-const MOST_LABEL_NAMES: usize = 64;
+pub(super) const MOST_LABEL_NAMES: usize = 64;
+
+/// LIMIT: how long the page of hooks may become. So many series with 200 bytes of labels take 2 MB, or 16 MB if every one of them had
+/// eight buckets. Whoever reads the page gets it in one piece, so that is also what a reader costs.
+pub(super) const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// LIMIT: the same for our own page, whose series come from hooks, bindings, queues and kinds: about 25 000 histograms.
+const MOST_BYTES_OF_OUR_OWN: usize = 64 * 1024 * 1024;
+
+/// What a line has beside names, label values and its number: a suffix, braces, a space, its end, and `le=""` with a comma.
+const LINE: usize = "_bucket".len() + "{} \n".len() + ",le=\"\"".len();
 
 /// What Prometheus adds to the name of a histogram.
 const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
@@ -29,6 +41,9 @@ pub(super) struct Page {
     /// Series, in all families.
     count: usize,
     most: usize,
+    /// What `render` writes at most.
+    bytes: usize,
+    most_bytes: usize,
 }
 
 /// All series of one name.
@@ -39,6 +54,8 @@ struct Family {
     /// Every label name that was ever given, in that order. Series without it show it empty.
     names: Vec<String>,
     series: BTreeMap<Labels, Series>,
+    /// Bytes of the label values of all series, each counted once.
+    values: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,55 +101,6 @@ pub(super) struct SeriesRef<'a> {
     bounds: &'a [f64],
 }
 
-/// Why something was not recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ignored {
-    /// A second type would make the whole page unreadable for Prometheus.
-    OtherKind {
-        name: String,
-        known: Kind,
-        wanted: Kind,
-    },
-    /// A histogram and another metric that would write the same line.
-    NameTaken {
-        name: String,
-        by: String,
-    },
-    TooManySeries {
-        name: String,
-    },
-    TooManyLabelNames {
-        name: String,
-    },
-}
-
-impl fmt::Display for Ignored {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ignored::OtherKind {
-                name,
-                known,
-                wanted,
-            } => write!(
-                out,
-                "metric '{name}' is a {known} and cannot be a {wanted} as well; give one of them another name"
-            ),
-            Ignored::NameTaken { name, by } => write!(
-                out,
-                "metric '{name}' would write the same lines as '{by}'; give one of them another name"
-            ),
-            Ignored::TooManySeries { name } => write!(
-                out,
-                "metric '{name}': there are {MOST_SERIES} series of hooks already; use fewer label values, or groups that expire"
-            ),
-            Ignored::TooManyLabelNames { name } => write!(
-                out,
-                "metric '{name}': there are {MOST_LABEL_NAMES} label names already; put what differs into values"
-            ),
-        }
-    }
-}
-
 impl Page {
     /// For what the program itself records: as many series as it has hooks, bindings, queues and kinds.
     pub(super) fn of_our_own() -> Page {
@@ -140,6 +108,8 @@ impl Page {
             families: BTreeMap::new(),
             count: 0,
             most: usize::MAX,
+            bytes: 0,
+            most_bytes: MOST_BYTES_OF_OUR_OWN,
         }
     }
 
@@ -147,6 +117,7 @@ impl Page {
     pub(super) fn of_hooks() -> Page {
         Page {
             most: MOST_SERIES,
+            most_bytes: MOST_BYTES,
             ..Page::of_our_own()
         }
     }
@@ -154,22 +125,23 @@ impl Page {
     /// Finds a series, or makes it.
     pub(super) fn series(&mut self, target: Target<'_>) -> Result<SeriesRef<'_>, Ignored> {
         let name = || target.name.to_owned();
-        if !self.has_series(target.name) {
-            if let Some(by) = self.taken_by(target.name, target.kind) {
-                return Err(Ignored::NameTaken { name: name(), by });
-            }
-            if self.count >= self.most {
-                return Err(Ignored::TooManySeries { name: name() });
-            }
+        if target.name.is_empty() {
+            return Err(Ignored::NoName);
         }
-        let family = self.families.entry(name()).or_insert_with(|| Family {
-            kind: target.kind,
-            bounds: Bounds::default(),
-            names: Vec::new(),
-            series: BTreeMap::new(),
-        });
+        if target.kind == Kind::Histogram && target.labels.iter().any(|(name, _)| *name == "le") {
+            return Err(Ignored::ReservedLabel { name: name() });
+        }
+        if !self.has_series(target.name)
+            && let Some(by) = self.taken_by(target.name, target.kind)
+        {
+            return Err(Ignored::NameTaken { name: name(), by });
+        }
+        let family = self
+            .families
+            .entry(name())
+            .or_insert_with(|| Family::new(target.kind));
         if family.series.is_empty() {
-            (family.kind, family.bounds) = (target.kind, target.bounds);
+            family.begin(target.kind, target.bounds);
         }
         if family.kind != target.kind {
             return Err(Ignored::OtherKind {
@@ -179,24 +151,32 @@ impl Page {
             });
         }
         let key = key(target.labels);
-        if !family.series.contains_key(&key) && self.count >= self.most {
+        let is_new = !family.series.contains_key(&key);
+        if is_new && self.count >= self.most {
             return Err(Ignored::TooManySeries { name: name() });
         }
-        family.learn(target.labels).map_err(|()| {
-            let name = name();
-            Ignored::TooManyLabelNames { name }
-        })?;
-        let count = &mut self.count;
+        let (known, before) = (family.names.len(), family.bytes(target.name));
+        family.learn(target.labels);
+        if family.names.len() > MOST_LABEL_NAMES {
+            family.names.truncate(known);
+            return Err(Ignored::TooManyLabelNames { name: name() });
+        }
+        let after = family.bytes_with(target.name, is_new.then_some(&key));
+        let bytes = self.bytes.saturating_sub(before).saturating_add(after);
+        if bytes > self.most_bytes {
+            family.names.truncate(known);
+            return Err(Ignored::PageFull { name: name() });
+        }
+        self.bytes = bytes;
+        if is_new {
+            self.count += 1;
+            family.values = family.values.saturating_add(values_of(&key));
+        }
         let buckets = family.bounds.len();
-        let series = family.series.entry(key).or_insert_with(|| {
-            *count += 1;
-            Series {
-                group: None,
-                value: 0.0,
-                buckets: vec![0; buckets],
-                count: 0,
-            }
-        });
+        let series = family
+            .series
+            .entry(key)
+            .or_insert_with(|| Series::new(buckets));
         series.group = target.group;
         Ok(SeriesRef {
             series,
@@ -232,15 +212,19 @@ impl Page {
         if groups.is_empty() {
             return;
         }
-        for family in self.families.values_mut() {
-            let before = family.series.len();
+        for (name, family) in &mut self.families {
+            let (count, bytes) = (family.series.len(), family.bytes(name));
             family.series.retain(|_, series| {
-                !series
-                    .group
-                    .as_ref()
-                    .is_some_and(|group| groups.contains(group))
+                let group = series.group.as_ref();
+                !group.is_some_and(|group| groups.contains(group))
             });
-            self.count = self.count.saturating_sub(before - family.series.len());
+            let gone = count - family.series.len();
+            if gone > 0 {
+                family.values = family.series.keys().map(values_of).sum();
+                self.count = self.count.saturating_sub(gone);
+                let freed = bytes.saturating_sub(family.bytes(name));
+                self.bytes = self.bytes.saturating_sub(freed);
+            }
         }
     }
 
@@ -249,10 +233,16 @@ impl Page {
         self.families.retain(|_, family| !family.series.is_empty());
     }
 
+    #[cfg(test)]
+    pub(super) fn most_written(&self) -> usize {
+        self.bytes
+    }
+
     /// Everything, sorted by name and labels.
     pub(super) fn render(&self) -> String {
         let mut text = String::new();
-        for (name, family) in &self.families {
+        let shown = self.families.iter();
+        for (name, family) in shown.filter(|(_, family)| !family.series.is_empty()) {
             let kind = family.kind;
             // Writing to a String cannot fail, here and below.
             let _ = writeln!(text, "# HELP {name} {name}\n# TYPE {name} {kind}");
@@ -265,19 +255,56 @@ impl Page {
 }
 
 impl Family {
-    /// Notes new label names, but not too many.
-    fn learn(&mut self, labels: &[(&str, &str)]) -> Result<(), ()> {
-        let known = self.names.len();
+    fn new(kind: Kind) -> Family {
+        Family {
+            kind,
+            bounds: Bounds::default(),
+            names: Vec::new(),
+            series: BTreeMap::new(),
+            values: 0,
+        }
+    }
+
+    /// A name without series may become something else. Then its labels are of no use any more, and in a histogram `le` would be
+    /// there twice.
+    fn begin(&mut self, kind: Kind, bounds: Bounds) {
+        if self.kind != kind {
+            self.names.clear();
+        }
+        (self.kind, self.bounds) = (kind, bounds);
+    }
+
+    /// Notes new label names.
+    fn learn(&mut self, labels: &[(&str, &str)]) {
         for (name, _) in labels {
             if !self.names.iter().any(|known| known == name) {
                 self.names.push((*name).to_owned());
             }
         }
-        if self.names.len() <= MOST_LABEL_NAMES {
-            return Ok(());
+    }
+
+    /// What `render` writes of it at most.
+    fn bytes(&self, name: &str) -> usize {
+        self.bytes_with(name, None)
+    }
+
+    /// The same with one more series.
+    fn bytes_with(&self, name: &str, more: Option<&Labels>) -> usize {
+        let series = self.series.len() + usize::from(more.is_some());
+        if series == 0 {
+            return 0;
         }
-        self.names.truncate(known);
-        Err(())
+        let values = self.values.saturating_add(more.map_or(0, values_of));
+        let lines = match self.kind {
+            Kind::Counter | Kind::Gauge => 1,
+            // A bucket without end, the sum and the count.
+            Kind::Histogram => self.bounds.len() + 3,
+        };
+        let label_names = self.names.iter().map(|name| name.len() + "=\"\",".len());
+        let line = name.len() + label_names.sum::<usize>() + LINE + 2 * LONGEST_NUMBER;
+        let head = "# HELP  \n# TYPE  histogram\n".len() + 3 * name.len();
+        let written = series.saturating_mul(line).saturating_add(values);
+        written.saturating_mul(lines).saturating_add(head)
     }
 
     fn render(&self, text: &mut String, name: &str, labels: &Labels, series: &Series) {
@@ -315,6 +342,17 @@ impl Family {
     }
 }
 
+impl Series {
+    fn new(buckets: usize) -> Series {
+        Series {
+            group: None,
+            value: 0.0,
+            buckets: vec![0; buckets],
+            count: 0,
+        }
+    }
+}
+
 impl SeriesRef<'_> {
     pub(super) fn add(&mut self, amount: f64) {
         self.series.value += amount;
@@ -335,6 +373,11 @@ impl SeriesRef<'_> {
     }
 }
 
+/// Bytes of a series' label values as they are written.
+fn values_of(labels: &Labels) -> usize {
+    labels.iter().map(|(_, value)| escaped_length(value)).sum()
+}
+
 fn key(labels: &[(&str, &str)]) -> Labels {
     let given = labels.iter().filter(|(_, value)| !value.is_empty());
     let sorted: BTreeMap<&str, &str> = given.copied().collect();
@@ -342,45 +385,4 @@ fn key(labels: &[(&str, &str)]) -> Labels {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
-}
-
-/// A name in the plain alphabet of Prometheus; everything else becomes `_`, as on the original's page.
-pub(super) fn shown_name(name: &str, may_have_colons: bool) -> Cow<'_, str> {
-    let is_plain = |at: usize, letter: char| {
-        letter.is_ascii_alphabetic()
-            || letter == '_'
-            || (letter == ':' && may_have_colons)
-            || (letter.is_ascii_digit() && at > 0)
-    };
-    if name.char_indices().all(|(at, letter)| is_plain(at, letter)) {
-        return Cow::Borrowed(name);
-    }
-    let letters = name.char_indices();
-    letters
-        .map(|(at, letter)| if is_plain(at, letter) { letter } else { '_' })
-        .collect::<String>()
-        .into()
-}
-
-fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-/// A number as Prometheus and the original write it; without the exponent, large ones would be hundreds of digits.
-struct Number(f64);
-
-impl fmt::Display for Number {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.0;
-        if value.is_infinite() {
-            out.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
-        } else if value != 0.0 && !(1e-6..1e21).contains(&value.abs()) {
-            write!(out, "{value:e}")
-        } else {
-            write!(out, "{value}")
-        }
-    }
 }

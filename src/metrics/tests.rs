@@ -308,3 +308,107 @@ fn numbers_without_end_are_written_as_prometheus_writes_them() {
         ],
     );
 }
+
+/// No name may be on the page that Prometheus cannot read, whatever it was before and wherever it came from.
+#[test]
+fn a_histogram_never_shows_the_label_le_twice() {
+    let metrics = Metrics::new("");
+    let observe = |labels: &[(&str, &str)]| {
+        let (value, bounds) = (1.0, vec![1.0]);
+        operation("x", labels, None, Change::Observe { value, bounds })
+    };
+    metrics.apply(
+        "h",
+        &[operation("x", &[("le", "1")], None, Change::Set(1.0))],
+    );
+    check(&metrics, &["x{le=\"1\",hook=\"h\"} 1"]);
+    // The name is free again, and what it showed before is forgotten.
+    assert!(metrics.apply("h", &[observe(&[])]).is_empty());
+    check(
+        &metrics,
+        &[
+            "x_bucket{hook=\"h\",le=\"1\"} 1",
+            "x_bucket{hook=\"h\",le=\"+Inf\"} 1",
+            "x_sum{hook=\"h\"} 1",
+            "x_count{hook=\"h\"} 1",
+        ],
+    );
+    let ignored = metrics.apply("i", &[observe(&[("le", "")])]);
+    assert_eq!(
+        ignored[0].to_string(),
+        "metric 'x': label 'le' is that of a histogram's buckets; give it another name"
+    );
+}
+
+#[test]
+fn a_name_that_is_only_an_empty_prefix_is_left_out() {
+    let metrics = Metrics::new("");
+    let ignored = metrics.apply("h", &[operation("{PREFIX}", &[], None, Change::Set(1.0))]);
+    assert_eq!(ignored, [Ignored::NoName]);
+    assert!(
+        ignored[0]
+            .to_string()
+            .contains("--prometheus-metrics-prefix")
+    );
+    assert_eq!(metrics.render_hooks(), "");
+}
+
+/// However long names and values are, and however many labels of others a series has to show empty.
+#[test]
+fn the_page_of_hooks_never_becomes_longer_than_it_may_and_gets_room_again() {
+    let metrics = Metrics::new("");
+    let names: Vec<String> = (0..60)
+        .map(|number| format!("{number:_>200}").replace('0', "a"))
+        .collect();
+    let wide: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
+    let mut many = vec![operation("x", &wide, None, Change::Set(1.0))];
+    many.extend((0..9_000).map(|number| {
+        let number = number.to_string();
+        operation("x", &[("n", &number)], None, Change::Set(1.0))
+    }));
+    let ignored = metrics.apply("h", &many);
+    let full = Ignored::PageFull { name: "x".into() };
+    assert!(!ignored.is_empty() && ignored.iter().all(|reason| *reason == full));
+    assert!(full.to_string().contains("16777216 bytes"), "{full}");
+    let length = metrics.render_hooks().len();
+    assert!((15_000_000..=16_777_216).contains(&length), "{length}");
+    // What is there already can go on, and labels that all the others would have to show find no room either.
+    let shown = series(&metrics.render_hooks()).len();
+    let more = operation("x", &[("late", "")], Some("g"), Change::Set(1.0));
+    assert_eq!(metrics.apply("i", &[more]), [full]);
+    assert_eq!(series(&metrics.render_hooks()).len(), shown);
+    // Once all its series have gone, so have its labels, and everything has room.
+    metrics.apply("h", &[operation("", &[], None, Change::Expire)]);
+    assert!(metrics.apply("h", &many[1..]).is_empty());
+    assert_eq!(series(&metrics.render_hooks()).len(), 9_000);
+}
+
+/// The estimate is never below what is written, for every kind of number and label.
+#[test]
+fn a_page_is_never_longer_than_it_was_taken_for() {
+    let mut page = page::Page::of_hooks();
+    let values = [
+        -f64::MIN_POSITIVE,
+        -1.234_567_890_123_456_7e-6,
+        -999_999_999_999_999_999_999.0,
+        f64::NEG_INFINITY,
+    ];
+    for (number, value) in values.into_iter().enumerate() {
+        let labels = [("a", "\\\"\n"), ("b", &*number.to_string())];
+        for (name, kind) in [("g", Kind::Gauge), ("h", Kind::Histogram)] {
+            let target = Target {
+                name,
+                labels: &labels,
+                kind,
+                bounds: values.to_vec().into(),
+                group: None,
+            };
+            let mut series = page.series(target).unwrap();
+            match kind {
+                Kind::Histogram => series.observe(value),
+                _ => series.set(value),
+            }
+        }
+        assert!(page.render().len() <= page.most_written());
+    }
+}

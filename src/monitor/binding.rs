@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use log::error;
 
 use super::gate::Phase;
+use super::overlay::{self, Unfit, Watched};
 use super::progress::Progress;
-use super::store::{Key, Store, Wishes};
+use super::store::{self, Key, Store, Wishes};
 use crate::hook::binding::KubernetesBinding;
 use crate::jq::{self, Filter};
 use crate::kube::{Resource, Rest};
-use crate::message::{BindingId, Event, Item, Operations, Snapshot, SnapshotView};
+use crate::message::{
+    BindingId, Event, Item, Operations, Overlaid, Proposal, Snapshot, SnapshotView,
+};
 use crate::metrics::{EVENT_SECONDS, Metrics};
 
 /// The name of a binding that has none.
@@ -23,6 +26,7 @@ pub(super) struct Monitor {
     pub(super) id: BindingId,
     pub(super) name: Name,
     pub(super) kind: String,
+    resource: Resource,
     pub(super) filter: Option<Arc<Filter>>,
     binding: KubernetesBinding,
     metrics: Arc<Metrics>,
@@ -105,6 +109,7 @@ impl Monitor {
             id,
             name,
             kind: resource.kind.clone(),
+            resource: resource.clone(),
             filter: binding.filter.clone(),
             binding: binding.clone(),
             metrics,
@@ -212,28 +217,40 @@ impl Monitor {
 
     /// Reads all views, sorted as the original sorts.
     pub(super) fn read(&self, synchronization: bool) -> Snapshot {
-        let mut items: Vec<(Key, Item)> = Vec::new();
-        let several = {
-            let parts = self.locked();
-            for part in &parts.views {
-                part.store.read(part.view, synchronization, &mut items);
-            }
-            parts.views.len() > 1
-        };
-        if !self.binding.keep_full_objects {
-            // By `namespace/Kind/name` as one text: a slash stands behind the shorter of two namespaces.
-            items.sort_by(|(one, _), (other, _)| {
-                let ((one_space, one), (other_space, other)) = (one.parts(), other.parts());
-                one_space
-                    .bytes()
-                    .chain([b'/'])
-                    .cmp(other_space.bytes().chain([b'/']))
-                    .then_with(|| one.cmp(other))
-            });
-        } else if several {
-            items.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (mut items, several) = self.read_keyed(synchronization);
+        if several || !self.binding.keep_full_objects {
+            store::sort(&mut items, self.binding.keep_full_objects);
         }
         items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// The same as it would be if a request were carried out.
+    pub(super) fn overlaid(&self, proposal: &Proposal) -> Result<Overlaid, Unfit> {
+        let (items, _) = self.read_keyed(false);
+        let follows = |namespace: &str| {
+            let parts = self.locked();
+            let mut views = parts.views.iter();
+            views.any(|part| part.namespace.as_deref() == Some(namespace))
+        };
+        let watched = Watched {
+            binding: &self.binding,
+            group: &self.resource.group,
+            version: &self.resource.version,
+            kind: &self.resource.kind,
+            namespaced: self.resource.namespaced,
+            follows: &follows,
+        };
+        overlay::overlaid(items, &watched, proposal)
+    }
+
+    /// The items of all views, and whether there are several, which are not in order then.
+    fn read_keyed(&self, synchronization: bool) -> (Vec<(Key, Item)>, bool) {
+        let mut items: Vec<(Key, Item)> = Vec::new();
+        let parts = self.locked();
+        for part in &parts.views {
+            part.store.read(part.view, synchronization, &mut items);
+        }
+        (items, parts.views.len() > 1)
     }
 
     /// Everything about the binding's objects, for a person who looks inside. Resets what is counted since the last look.

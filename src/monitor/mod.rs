@@ -12,6 +12,7 @@ mod binding;
 mod error;
 mod gate;
 mod namespaces;
+pub(crate) mod overlay;
 mod plan;
 mod progress;
 mod store;
@@ -38,7 +39,7 @@ use self::writer::Writer;
 use crate::hook::Registry;
 use crate::hook::binding::KubernetesBinding;
 use crate::kube::{Client, Discovery, Ground, Resource, Selection, Sink, Tempo, Watcher};
-use crate::message::{BindingId, Event, Operations, Snapshot, SnapshotView};
+use crate::message::{BindingId, Event, Operations, Overlaid, Proposal, Snapshot, SnapshotView};
 use crate::metrics::Metrics;
 use crate::threads;
 
@@ -144,6 +145,16 @@ impl Monitors {
         match self.shared.enabled(id) {
             Some(monitor) => monitor.read(false),
             None => Vec::new(),
+        }
+    }
+
+    /// The objects of a binding as they would be if a request were carried out. The error says why that cannot be shown.
+    pub(crate) fn overlaid(&self, id: BindingId, proposal: &Proposal) -> Result<Overlaid, String> {
+        match self.shared.enabled(id) {
+            Some(monitor) => monitor
+                .overlaid(proposal)
+                .map_err(|unfit| unfit.to_string()),
+            None => Ok(Overlaid::default()),
         }
     }
 
@@ -295,6 +306,17 @@ impl Shared {
                 kind: resource.kind,
             });
         }
+        // Here, so that a wrong name is the trouble of its own hook only.
+        if let Places::Fixed(places) = plan::places(binding) {
+            for place in &places {
+                plan::selections(binding, &resource, place.as_deref()).map_err(|error| {
+                    EnableError::List {
+                        binding: name.debug.clone(),
+                        reason: error.to_string(),
+                    }
+                })?;
+            }
+        }
         let metrics = Arc::clone(&self.metrics);
         Ok(Wanted {
             monitor: Arc::new(Monitor::new(id, name, binding, &resource, metrics)),
@@ -316,7 +338,9 @@ impl Shared {
     ) -> io::Result<Vec<Feed>> {
         let mut groups: BTreeMap<Selection, (String, Vec<Arc<Monitor>>)> = BTreeMap::new();
         for (wanted, place) in batch {
-            for selection in plan::selections(&wanted.binding, &wanted.resource, place) {
+            let selections = plan::selections(&wanted.binding, &wanted.resource, place)
+                .map_err(io::Error::other)?;
+            for selection in selections {
                 let plural = wanted.resource.plural.clone();
                 let group = groups.entry(selection).or_insert((plural, Vec::new()));
                 group.1.push(Arc::clone(&wanted.monitor));
@@ -388,7 +412,7 @@ impl Shared {
         for wanted in &wanted {
             wanted.monitor.follow_namespaces(feed.clone());
         }
-        let selection = Selection::new(&resource, None, labels, "");
+        let selection = Selection::new(&resource, None, labels, "").map_err(io::Error::other)?;
         let follower = Follower::new(Arc::clone(self), feed.clone(), wanted);
         self.start_watch("namespaces", selection, &feed, follower)
     }

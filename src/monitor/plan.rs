@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::hook::binding::{KubernetesBinding, Namespaces};
 use crate::hook::selector::FieldRequirement;
-use crate::kube::{Resource, Selection};
+use crate::kube::{Error, Resource, Selection};
 
 /// Where a binding looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) fn selections(
     binding: &KubernetesBinding,
     resource: &Resource,
     namespace: Option<&str>,
-) -> Vec<Selection> {
+) -> Result<Vec<Selection>, Error> {
     let labels = binding
         .labels
         .as_ref()

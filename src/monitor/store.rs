@@ -15,12 +15,18 @@ use crate::message::{BindingId, Event, Item, ObjectKey, Operations};
 
 /// Namespace and name in one text, shared by all maps that hold the object. Sorts by namespace, then name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(Arc<str>);
+pub(crate) struct Key(Arc<str>);
 
 /// No name holds this, and it sorts before everything that a name may hold.
 const SEPARATOR: char = '\0';
 
 impl Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Key {
+        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+        Key::write(&mut text, namespace, name);
+        Key(text.into())
+    }
+
     /// Writes the text of a key, for looking it up.
     pub(super) fn write(text: &mut String, namespace: &str, name: &str) {
         text.clear();
@@ -37,6 +43,23 @@ impl Key {
     pub(super) fn parts(&self) -> (&str, &str) {
         self.0.split_once(SEPARATOR).unwrap_or_default()
     }
+}
+
+/// Sorts as the original sorts, which looks at the objects themselves only where it has them.
+pub(super) fn sort(items: &mut [(Key, Item)], full_objects: bool) {
+    if full_objects {
+        items.sort_by(|(one, _), (other, _)| one.cmp(other));
+        return;
+    }
+    // By `namespace/Kind/name` as one text: a slash stands behind the shorter of two namespaces.
+    items.sort_by(|(one, _), (other, _)| {
+        let ((one_space, one), (other_space, other)) = (one.parts(), other.parts());
+        one_space
+            .bytes()
+            .chain([b'/'])
+            .cmp(other_space.bytes().chain([b'/']))
+            .then_with(|| one.cmp(other))
+    });
 }
 
 impl Borrow<str> for Key {

@@ -115,6 +115,11 @@ impl Cluster {
     pub(super) fn namespace_labels(&self, namespace: &str) -> Option<&Labels> {
         self.namespaces.get(namespace)
     }
+
+    /// All known namespaces with their labels.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = (&String, &Labels)> {
+        self.namespaces.iter()
+    }
 }
 
 /// The labels of an object.

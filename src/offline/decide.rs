@@ -82,7 +82,7 @@ struct CheckOnly;
 
 impl Perform for CheckOnly {
     fn perform(&self, order: &Order<'_>) -> Result<(), Undone> {
-        let checked = File::read(order.file);
+        let checked = File::read(order.file, &|| true);
         checked
             .map(drop)
             .map_err(|error| Undone::Failed(error.to_string()))
@@ -291,12 +291,13 @@ impl World {
 
     /// A runner for one manifest: it sees the cluster of its moment, and what it prints is kept apart.
     fn runner(&self, manifest: usize, printed: &Arc<Mutex<String>>) -> Runner {
-        let views = Arc::clone(&self.views);
+        let (views, overlays) = (Arc::clone(&self.views), Arc::clone(&self.views));
         let printed = Arc::clone(printed);
         Runner {
             executor: self.executor.clone(),
             metrics: Arc::clone(&self.metrics),
             snapshots: Arc::new(move |id| views.snapshot(id, manifest)),
+            overlaid: Arc::new(move |id, proposal| overlays.overlaid(id, manifest, proposal)),
             operations: Arc::new(CheckOnly),
             changes: Turns::new(CHECKS),
             proxy_hook_json: false,

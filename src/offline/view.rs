@@ -4,7 +4,7 @@
 //! snapshot is a choice among the results. Workers only read. INVARIANT: a snapshot with an object that the filter fails on is never
 //! shown; the operator would not have enabled that binding either.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -14,17 +14,28 @@ use crate::hook::Registry;
 use crate::hook::binding::{AdmissionKind, KubernetesBinding, Namespaces};
 use crate::jq::Input;
 use crate::kube::Resource;
-use crate::message::{BindingId, Item, Snapshot};
+use crate::message::{BindingId, Item, Overlaid, Proposal, Snapshot};
+use crate::monitor::overlay::{self, Key, Watched};
 
 /// What every binding sees.
 #[derive(Default)]
 pub(super) struct Views {
-    views: HashMap<BindingId, Result<Vec<Seen>, String>>,
+    views: HashMap<BindingId, Result<View, String>>,
+}
+
+/// What one binding sees.
+struct View {
+    binding: KubernetesBinding,
+    resource: Resource,
+    seen: Vec<Seen>,
+    /// The namespaces that its labels choose.
+    followed: BTreeSet<String>,
 }
 
 /// An object as a binding shows it, for as long as it is there.
 struct Seen {
     time: Time,
+    key: Key,
     /// Or why the filter makes nothing of it.
     item: Result<Item, String>,
 }
@@ -58,7 +69,8 @@ impl Views {
     pub(super) fn failure(&self, id: BindingId, manifest: usize) -> Option<&str> {
         let reason = match self.views.get(&id)? {
             Err(reason) => Some(reason),
-            Ok(seen) => seen
+            Ok(view) => view
+                .seen
                 .iter()
                 .filter(|seen| seen.time.includes(manifest))
                 .find_map(|seen| seen.item.as_ref().err()),
@@ -68,21 +80,44 @@ impl Views {
 
     /// The objects of a binding as a manifest sees them.
     pub(super) fn snapshot(&self, id: BindingId, manifest: usize) -> Snapshot {
-        let Some(Ok(seen)) = self.views.get(&id) else {
-            return Snapshot::new();
+        let items = self.items(id, manifest);
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// The same as they would be if a request were carried out.
+    pub(super) fn overlaid(
+        &self,
+        id: BindingId,
+        manifest: usize,
+        proposal: &Proposal,
+    ) -> Result<Overlaid, String> {
+        let Some(Ok(view)) = self.views.get(&id) else {
+            return Ok(Overlaid::default());
         };
-        let seen = seen.iter();
+        let watched = Watched {
+            binding: &view.binding,
+            group: &view.resource.group,
+            version: &view.resource.version,
+            kind: &view.resource.kind,
+            namespaced: view.resource.namespaced,
+            follows: &|namespace| view.followed.contains(namespace),
+        };
+        overlay::overlaid(self.items(id, manifest), &watched, proposal)
+            .map_err(|unfit| unfit.to_string())
+    }
+
+    fn items(&self, id: BindingId, manifest: usize) -> Vec<(Key, Item)> {
+        let Some(Ok(view)) = self.views.get(&id) else {
+            return Vec::new();
+        };
+        let seen = view.seen.iter();
         seen.filter(|seen| seen.time.includes(manifest))
-            .filter_map(|seen| seen.item.as_ref().ok().cloned())
+            .filter_map(|seen| Some((seen.key.clone(), seen.item.as_ref().ok()?.clone())))
             .collect()
     }
 }
 
-fn view(
-    binding: &KubernetesBinding,
-    cluster: &Cluster,
-    kinds: &Kinds,
-) -> Result<Vec<Seen>, String> {
+fn view(binding: &KubernetesBinding, cluster: &Cluster, kinds: &Kinds) -> Result<View, String> {
     let Some(resource) = kinds.lookup(&binding.kind, binding.api_version.as_deref()) else {
         return Err(format!(
             "binding '{}': there is no kind '{}' in Kubernetes; give the CustomResourceDefinition that makes it with --objects",
@@ -102,9 +137,23 @@ fn view(
     });
     let shown = chosen.into_iter().map(|held| Seen {
         time: held.time,
+        key: Key::new(&held.identity.namespace, &held.identity.name),
         item: item(binding, resource, kinds, held),
     });
-    Ok(shown.collect())
+    let followed = match &binding.namespaces {
+        Namespaces::Labels(selector) => cluster
+            .namespaces()
+            .filter(|(_, labels)| selector.matches(labels))
+            .map(|(name, _)| name.clone())
+            .collect(),
+        Namespaces::All | Namespaces::Names(_) => BTreeSet::new(),
+    };
+    Ok(View {
+        binding: binding.clone(),
+        resource: resource.clone(),
+        seen: shown.collect(),
+        followed,
+    })
 }
 
 /// Whether a watch of this binding would see the object.

@@ -11,7 +11,10 @@ use serde_json::value::RawValue;
 
 use super::file::{FileError, place_of};
 use super::object;
-use super::{Change, Existing, FIELD_MANAGER, Operation, Propagation, Target, Verb};
+use super::{
+    Change, Existing, FIELD_MANAGER, LONGEST_NAME, Operation, Propagation, Target, Verb,
+    is_path_segment,
+};
 use crate::jq::{self, Filter};
 use crate::yaml;
 
@@ -46,6 +49,9 @@ pub(crate) enum Flaw {
     /// Field and what it has to be.
     Type(&'static str, &'static str),
     Empty(&'static str),
+    /// A name, or a part of one, that would lead to another object.
+    Segment(&'static str),
+    Long(&'static str),
     /// A field that holds JSON or YAML as text, and does not.
     Text {
         field: &'static str,
@@ -72,6 +78,11 @@ impl fmt::Display for Flaw {
             Flaw::Missing(field) => write!(out, "{field} is required"),
             Flaw::Type(field, wanted) => write!(out, "{field} must be {wanted}"),
             Flaw::Empty(field) => write!(out, "{field} must not be empty"),
+            Flaw::Segment(field) => write!(
+                out,
+                "{field} must not be \".\" or \"..\" nor have a slash or a percent sign"
+            ),
+            Flaw::Long(field) => write!(out, "{field} is longer than {LONGEST_NAME} bytes"),
             Flaw::Text { field, detail } => {
                 write!(
                     out,
@@ -156,6 +167,11 @@ impl Document<'_> {
         let verb = Verb::ALL.into_iter().find(|verb| verb.name() == word);
         let verb = verb.ok_or(Flaw::UnknownOperation(word))?;
         *known = Some(verb);
+        let subresource = self.text("subresource")?;
+        if let Some(name) = &subresource {
+            // The original's documents write it with a slash.
+            segment("subresource", name.strip_prefix('/').unwrap_or(name))?;
+        }
         let change = match verb {
             Verb::Create | Verb::CreateIfNotExists | Verb::CreateOrUpdate | Verb::Apply => {
                 let body = self.body("object")?.ok_or(Flaw::Missing("object"))?;
@@ -171,7 +187,7 @@ impl Document<'_> {
             document: number,
             verb,
             target: std::mem::take(target),
-            subresource: self.text("subresource")?,
+            subresource,
             ignore_missing_object: self.truth("ignoreMissingObject")?
                 || self.truth("ignoreMissingObjects")?,
             ignore_hook_error: self.truth("ignoreHookError")?,
@@ -191,6 +207,15 @@ impl Document<'_> {
         // Never without: the path of no object is that of all of them.
         if target.name.is_empty() {
             return Err(Flaw::Missing("name"));
+        }
+        brief("kind", &target.kind)?;
+        brief(
+            "apiVersion",
+            target.api_version.as_deref().unwrap_or_default(),
+        )?;
+        segment("name", &target.name)?;
+        if !target.namespace.is_empty() {
+            segment("namespace", &target.namespace)?;
         }
         Ok(())
     }
@@ -342,6 +367,21 @@ impl Document<'_> {
             was_text: true,
         }))
     }
+}
+
+/// Refuses what is not one piece of a path (`is_path_segment`).
+pub(super) fn segment(field: &'static str, text: &str) -> Result<(), Flaw> {
+    if !is_path_segment(text) {
+        return Err(Flaw::Segment(field));
+    }
+    brief(field, text)
+}
+
+pub(super) fn brief(field: &'static str, text: &str) -> Result<(), Flaw> {
+    if text.len() > LONGEST_NAME {
+        return Err(Flaw::Long(field));
+    }
+    Ok(())
 }
 
 /// An item of a JSON Patch, as far as it is looked at.

@@ -31,6 +31,9 @@ enum Form {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
     NotText,
+    TooMany,
+    /// Whoever asked could not wait for the end.
+    Interrupted,
     /// Neither JSON nor YAML; the words are those of the form that was probably meant.
     Unreadable {
         document: usize,
@@ -50,6 +53,14 @@ impl fmt::Display for FileError {
         match self {
             FileError::NotText => {
                 out.write_str("it is not a text; write JSON or YAML in UTF-8, without NUL bytes")
+            }
+            FileError::TooMany => write!(
+                out,
+                "more than {} documents; write fewer in one run",
+                yaml::MAX_DOCUMENTS
+            ),
+            FileError::Interrupted => {
+                out.write_str("there was no time to check it; nothing of it is carried out")
             }
             FileError::Unreadable { document, detail } => {
                 write!(out, "document {document} cannot be read: {detail}")
@@ -73,8 +84,11 @@ impl fmt::Display for FileError {
 impl std::error::Error for FileError {}
 
 impl<'a> File<'a> {
-    /// Checks every document.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<File<'a>, FileError> {
+    /// Checks every document, as long as `may_go_on`: a large file takes seconds.
+    pub(crate) fn read(
+        bytes: &'a [u8],
+        may_go_on: &dyn Fn() -> bool,
+    ) -> Result<File<'a>, FileError> {
         let text = std::str::from_utf8(bytes).map_err(|_| FileError::NotText)?;
         if text.contains('\0') {
             return Err(FileError::NotText);
@@ -84,17 +98,24 @@ impl<'a> File<'a> {
             form,
             count: 0,
         };
-        let mut ignore = |_: Operation| Ok::<(), ()>(());
+        let goes_on = || match may_go_on() {
+            true => Ok(()),
+            false => Err(FileError::Interrupted),
+        };
+        let mut ignore = |_: Operation| goes_on();
+        goes_on()?;
         let (form, count) = match file(Form::Json).walk(&mut ignore) {
-            Ok((count, _)) => (Form::Json, count),
-            Err(invalid @ FileError::Invalid { .. }) => return Err(invalid),
-            Err(not_json) => match file(Form::Yaml).walk(&mut ignore) {
-                Ok((count, _)) => (Form::Yaml, count),
-                Err(FileError::Unreadable { .. }) if text.trim_start().starts_with('{') => {
-                    return Err(not_json);
+            Ok((count, end)) => (Form::Json, end.map(|()| count)?),
+            Err(not_json @ FileError::Unreadable { .. }) => {
+                match file(Form::Yaml).walk(&mut ignore) {
+                    Ok((count, end)) => (Form::Yaml, end.map(|()| count)?),
+                    Err(FileError::Unreadable { .. }) if text.trim_start().starts_with('{') => {
+                        return Err(not_json);
+                    }
+                    Err(not_yaml) => return Err(not_yaml),
                 }
-                Err(not_yaml) => return Err(not_yaml),
-            },
+            }
+            Err(error) => return Err(error),
         };
         Ok(File { text, form, count })
     }
@@ -130,6 +151,9 @@ impl<'a> File<'a> {
         let mut count = 0;
         for document in documents {
             count += 1;
+            if count > yaml::MAX_DOCUMENTS {
+                return Err(FileError::TooMany);
+            }
             let unreadable = |detail| FileError::Unreadable {
                 document: count,
                 detail,
@@ -176,13 +200,12 @@ impl<'a> File<'a> {
     }
 }
 
-/// A YAML error without what it quotes of the text.
+/// A YAML error without anything of the text, which the library's words and ours may quote.
 pub(super) fn place_of(error: &yaml::Error) -> String {
-    let quotes = ['"', '\'', '`', ':', '['];
-    let words = error.message.split(quotes).next().unwrap_or_default();
-    match (error.line, words.trim()) {
-        (0, words) => format!("YAML: {words}"),
-        (line, words) => format!("YAML, line {line}, column {}: {words}", error.column),
+    let flaw = error.flaw;
+    match error.line {
+        0 => format!("YAML: {flaw}"),
+        line => format!("YAML, line {line}, column {}: {flaw}", error.column),
     }
 }
 

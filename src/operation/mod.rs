@@ -17,11 +17,23 @@ use std::time::Instant;
 
 use crate::jq::Filter;
 
-pub(crate) use file::File;
+pub(crate) use file::{File, FileError};
 pub(crate) use object::with_version;
 
 /// The manager of fields that are set by `Apply` where the hook names none; the same that the server knows us by otherwise.
 pub(crate) const FIELD_MANAGER: &str = "shell-operator";
+
+/// LIMIT: bytes of a name, a namespace, a kind. Hardly any kind allows more than 253; some take any path segment.
+const LONGEST_NAME: usize = 512;
+
+/// LIMIT: characters of each of them in messages: the longest name of nearly all kinds.
+const SHOWN_OF_NAME: usize = 253;
+
+/// Whether a text can be one piece of the path of an object, by the rule of the API server. Everything else leads elsewhere,
+/// because the server decodes a path before it takes it apart.
+pub(crate) fn is_path_segment(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+}
 
 /// One change, checked: every field that it needs is there.
 pub(crate) struct Operation {
@@ -139,7 +151,7 @@ impl Verb {
 }
 
 impl fmt::Display for Target {
-    /// `apps/v1/Deployment/shop/web`; what is not known is left out.
+    /// `apps/v1/Deployment/shop/web`; what is not known is left out, and what is too long is cut.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             self.api_version.as_deref().unwrap_or_default(),
@@ -147,8 +159,15 @@ impl fmt::Display for Target {
             &self.namespace,
             &self.name,
         ];
-        let known: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        out.write_str(&known.join("/"))
+        let mut between = "";
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            write!(out, "{between}{part:.SHOWN_OF_NAME$}")?;
+            if part.chars().nth(SHOWN_OF_NAME).is_some() {
+                out.write_str("...")?;
+            }
+            between = "/";
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Target;
-use super::document::Flaw;
+use super::document::{Flaw, brief, segment};
 
 /// What the server sets, and refuses or misunderstands in an object that is created. An object that a hook took from a snapshot has
 /// all of it. `status` is left alone: the server drops it where it is a subresource, and needs it where it is a field.
@@ -41,6 +41,20 @@ pub(super) fn prepare(text: &str, needs_name: bool, target: &mut Target) -> Resu
     let prefix = optional(&metadata, "generateName", "object.metadata.generateName")?;
     if target.name.is_empty() && (needs_name || prefix.is_empty()) {
         return Err(Flaw::Missing("object.metadata.name"));
+    }
+    brief("object.kind", &target.kind)?;
+    brief(
+        "object.apiVersion",
+        target.api_version.as_deref().unwrap_or_default(),
+    )?;
+    for (field, text) in [
+        ("object.metadata.name", &target.name),
+        ("object.metadata.namespace", &target.namespace),
+        ("object.metadata.generateName", &prefix),
+    ] {
+        if !text.is_empty() {
+            segment(field, text)?;
+        }
     }
     for field in SERVER_SET {
         metadata.remove(field);

@@ -33,7 +33,7 @@ fn shown(operation: &Operation) -> String {
 }
 
 fn read(text: &str) -> Result<Vec<String>, String> {
-    let file = File::read(text.as_bytes()).map_err(|error| error.to_string())?;
+    let file = File::read(text.as_bytes(), &|| true).map_err(|error| error.to_string())?;
     let mut operations = Vec::new();
     let end: Result<(), ()> = file.each(|operation| {
         assert_eq!(operation.document, operations.len() + 1);
@@ -386,6 +386,88 @@ const BAD: &[(&str, &str)] = &[
     ),
 ];
 
+/// The server decodes a path before it takes it apart: `Namespace` `n2/configmaps` would be every ConfigMap of `n2`.
+#[test]
+fn a_name_that_leads_to_another_object_is_refused() {
+    for bad in ["n2/configmaps", "/", "a/", "a%2Fb", "%", ".", ".."] {
+        for field in ["name", "namespace", "subresource"] {
+            for (verb, more) in [
+                ("Delete", json!({})),
+                ("DeleteInBackground", json!({})),
+                ("DeleteNonCascading", json!({})),
+                ("MergePatch", json!({ "mergePatch": { "a": 1 } })),
+                (
+                    "JSONPatch",
+                    json!({ "jsonPatch": [{ "op": "remove", "path": "/a" }] }),
+                ),
+                ("JQPatch", json!({ "jqFilter": "." })),
+            ] {
+                let mut document =
+                    json!({ "operation": verb, "kind": "Pod", "name": "a", "namespace": "n" });
+                for (key, value) in more.as_object().unwrap() {
+                    document[key] = value.clone();
+                }
+                document[field] = json!(bad);
+                refused(&document.to_string(), &format!("{field} must not be"));
+            }
+        }
+        for field in ["name", "namespace", "generateName"] {
+            for verb in ["Create", "CreateIfNotExists", "CreateOrUpdate", "Apply"] {
+                let mut object = json!({
+                    "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": "n" },
+                });
+                object["metadata"][field] = json!(bad);
+                let document = json!({ "operation": verb, "object": object });
+                let expected = format!("object.metadata.{field} must not be");
+                refused(&document.to_string(), &expected);
+            }
+        }
+    }
+    for subresource in ["status", "/status"] {
+        let document = json!({
+            "operation": "JQPatch", "kind": "Pod", "name": "a", "jqFilter": ".", "subresource": subresource,
+        });
+        check(
+            &document.to_string(),
+            &[&format!("JQPatch Pod/a {subresource}: .")],
+        );
+    }
+    let document = |subresource: &str| json!({ "operation": "Delete", "kind": "Pod", "name": "a", "subresource": subresource });
+    for bad in ["//status", "/a/b"] {
+        refused(&document(bad).to_string(), "subresource must not be");
+    }
+}
+
+/// Whatever a hook writes, the log and the error of a run stay short.
+#[test]
+fn a_long_name_is_refused_and_cut_where_it_is_shown() {
+    let long = "x".repeat(100_000);
+    for field in ["apiVersion", "kind", "name", "namespace"] {
+        let mut document =
+            json!({ "operation": "Delete", "kind": "Pod", "name": "a", "namespace": "n" });
+        document[field] = json!(long);
+        let error = read(&document.to_string()).unwrap_err();
+        assert!(
+            error.contains(&format!("{field} is longer than 512 bytes")),
+            "{error}"
+        );
+        assert!(error.len() < 500, "{error}");
+        let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" } });
+        match field {
+            "apiVersion" | "kind" => object[field] = json!(long),
+            _ => object["metadata"][field] = json!(long),
+        }
+        let error = read(&json!({ "operation": "Create", "object": object }).to_string());
+        assert!(error.unwrap_err().len() < 500);
+    }
+    let longest = "x".repeat(253);
+    let document = json!({ "operation": "Delete", "kind": "Pod", "name": longest });
+    check(
+        &document.to_string(),
+        &[&format!("Delete Pod/{longest}: Foreground")],
+    );
+}
+
 #[test]
 fn a_bad_document_is_named_with_its_number_operation_and_object() {
     let good = r#"{"operation":"Delete","kind":"Pod","namespace":"n","name":"a"}"#;
@@ -412,7 +494,7 @@ fn a_bad_document_is_named_with_its_number_operation_and_object() {
         "document 2 cannot be read: YAML, line 8, column 1: duplicate",
     );
     for bytes in [&b"\xff\xfe"[..], b"{\"operation\":\"Delete\"}\0"] {
-        assert!(File::read(bytes).is_err());
+        assert!(File::read(bytes, &|| true).is_err());
     }
 }
 
@@ -439,6 +521,15 @@ fn no_value_is_in_an_error() {
         format!("operation: Create\nobject:\n  data:\n    k: !!int {marker}\n"),
         format!("operation: Create\nobject:\n  data: {{{marker}: 1, {marker}: 2}}\n"),
         format!("operation: Create\nobject: |\n  data: [{marker}\n"),
+        format!("operation: Create\nobject:\n  data:\n    k: !!{marker} x\n"),
+        format!("operation: Create\nobject:\n  data:\n    k: !!{marker} {{}}\n"),
+        format!("operation: Create\nobject:\n  ? [{marker}]\n  : x\n"),
+        format!("operation: Create\nobject:\n  <<: {marker}\n"),
+        format!("operation: Create\nobject: \"k: !!{marker} x\"\n"),
+        format!("operation: Create\n{marker}\n"),
+        format!("%{marker} x\n---\noperation: Create\n"),
+        format!("operation: Create\nobject: !{marker}!x y\n"),
+        format!("operation: Create\nobject: \"\\{marker}\"\n"),
         format!(r#""{marker}""#),
         format!("{marker}\n"),
         format!(
@@ -458,6 +549,51 @@ fn no_value_is_in_an_error() {
         let error = read(&text).unwrap_err();
         assert!(!error.contains(marker), "{text}\n{error}");
     }
+}
+
+/// T16: a password that looks like a number beyond all numbers is a text, as for the original, and no error quotes it.
+#[test]
+fn a_numeral_out_of_range_is_a_text() {
+    let secret = |value: &str| {
+        format!(
+            "operation: Create\nobject:\n  apiVersion: v1\n  kind: Secret\n  metadata: {{name: s}}\n  stringData:\n    password: {value}\n"
+        )
+    };
+    for value in ["31337123e4567", "-1.5e999"] {
+        let operations = read(&secret(value)).unwrap();
+        assert!(
+            operations[0].contains(&format!(r#""password":"{value}""#)),
+            "{operations:?}"
+        );
+    }
+    let error = read(&secret("!!float 31337123e4567")).unwrap_err();
+    assert!(!error.contains("31337"), "{error}");
+    refused(
+        &secret(".inf"),
+        "YAML, line 7, column 15: a number is not finite",
+    );
+}
+
+/// Both forms have the same limit, and nobody waits for the check of a large file who cannot.
+#[test]
+fn a_file_of_too_many_documents_is_refused_and_its_check_can_be_interrupted() {
+    let json = "{\"operation\":\"Delete\",\"kind\":\"Pod\",\"name\":\"a\"}\n";
+    let yaml = "---\noperation: Delete\nkind: Pod\nname: a\n";
+    for (form, expected) in [
+        (json, "more than 50000 documents"),
+        (yaml, "document 50001 cannot be read"),
+    ] {
+        refused(&form.repeat(50_001), expected);
+        let asked = std::cell::Cell::new(0);
+        let text = form.repeat(1000);
+        let end = File::read(text.as_bytes(), &|| {
+            asked.set(asked.get() + 1);
+            asked.get() < 10
+        });
+        assert_eq!(end.err(), Some(FileError::Interrupted));
+        assert_eq!(asked.get(), 10);
+    }
+    assert_eq!(read(&json.repeat(50_000)).unwrap().len(), 50_000);
 }
 
 /// T13: neither depth nor size of what a hook writes can end the process.

@@ -164,6 +164,17 @@ pub(super) fn observed_as(
     }))
 }
 
+/// The subresources that a change can go to; custom resources have the first two.
+const KNOWN_SUBRESOURCES: [&str; 7] = [
+    "status",
+    "scale",
+    "approval",
+    "ephemeralcontainers",
+    "eviction",
+    "finalize",
+    "resize",
+];
+
 /// A path without the names in it, so that there are as many series as kinds and not as many as objects.
 fn template(path: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
@@ -177,6 +188,14 @@ fn template(path: &str) -> String {
     }
     if let Some(name) = parts.get_mut(resource + 1) {
         *name = "{name}";
+    }
+    // A hook names subresources, and may name a new one every time.
+    let subresource = resource + 2;
+    parts.truncate(subresource + 1);
+    if let Some(name) = parts.get_mut(subresource)
+        && !KNOWN_SUBRESOURCES.contains(name)
+    {
+        *name = "{subresource}";
     }
     parts.join("/")
 }
@@ -237,6 +256,15 @@ mod tests {
                 "/apis/apps/v1/namespaces/n/deployments/d/status",
                 "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status",
             ),
+            (
+                "/apis/apps/v1/namespaces/n/deployments/d/nonsense-17",
+                "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/{subresource}",
+            ),
+            (
+                "/api/v1/namespaces/n/pods/p/status/more/17",
+                "/api/v1/namespaces/{namespace}/pods/{name}/status",
+            ),
+            ("/api/v1/nodes/n/17", "/api/v1/nodes/{name}/{subresource}"),
         ];
         for (path, expected) in cases {
             assert_eq!(template(path), expected);

@@ -15,7 +15,7 @@ use crate::threads;
 /// The servers that these hooks need.
 pub(super) fn purposes(registry: &Registry) -> Vec<Purpose> {
     let converts = |hook: &crate::hook::Hook| !hook.config.conversions.is_empty();
-    let admission = (!registry.routes.is_empty()).then_some(Purpose::Admission);
+    let admission = registry.is_reviewing().then_some(Purpose::Admission);
     let conversion = registry
         .hooks
         .iter()
@@ -47,6 +47,7 @@ impl Operator {
         let Some(monitors) = self.monitors.clone() else {
             return Ok(());
         };
+        let overlays = monitors.clone();
         let paces = self
             .paces
             .get_or_insert_with(|| webhook::Paces::new(registry));
@@ -58,6 +59,7 @@ impl Operator {
             readiness: Arc::clone(&self.readiness),
             metrics: Arc::clone(&self.metrics),
             snapshots: Arc::new(move |id| monitors.snapshot(id)),
+            overlaid: Arc::new(move |id, proposal| overlays.overlaid(id, proposal)),
             operations: Arc::clone(&self.patcher) as Arc<dyn Perform>,
             events: self.events.clone(),
         };
@@ -88,6 +90,7 @@ fn announcement(settings: &Settings, address: webhook::Address) -> webhook::Anno
             settings::FailurePolicy::Fail => "Fail",
             settings::FailurePolicy::Ignore => "Ignore",
         },
+        validation_path: settings.registration.validation_path.clone(),
     }
 }
 

@@ -114,11 +114,7 @@ impl Runs for Runner {
         });
         output.finish();
         let outcome = outcome.map_err(|error| {
-            let changed = self.change_objects(&error.patches.0, Scope::DespiteFailure, labels);
-            if let Err(RunFailure::Failed(reason)) = changed {
-                warn!(hook = labels.hook, binding = labels.binding, queue = labels.queue, error = reason.as_str();
-                    "object operations of a failed run are not all carried out");
-            }
+            self.change_despite_failure(&error.patches.0, labels);
             match error.failure {
                 Failure::Stopped => RunFailure::Stopped,
                 _ => RunFailure::Failed(error.to_string()),
@@ -132,11 +128,22 @@ impl Runs for Runner {
 impl Runner {
     /// What a hook asked for by the files it left. All of them are read before anything is done. An error fails the run.
     fn apply(&self, outcome: &Outcome, labels: &Labels<'_>) -> Result<(), RunFailure> {
-        let metrics = Batch::parse(&outcome.metrics)
-            .map_err(|error| RunFailure::Failed(error.to_string()))?;
+        let metrics = Batch::parse(&outcome.metrics).map_err(|error| {
+            self.change_despite_failure(&outcome.patches, labels);
+            RunFailure::Failed(error.to_string())
+        })?;
         self.change_objects(&outcome.patches, Scope::All, labels)?;
         metrics.apply(labels.hook, &self.metrics);
         Ok(())
+    }
+
+    /// A hook that failed may have left operations that are meant for that case.
+    fn change_despite_failure(&self, file: &[u8], labels: &Labels<'_>) {
+        let changed = self.change_objects(file, Scope::DespiteFailure, labels);
+        if let Err(RunFailure::Failed(reason)) = changed {
+            warn!(hook = labels.hook, binding = labels.binding, queue = labels.queue, error = reason.as_str();
+                "object operations of a failed run are not all carried out");
+        }
     }
 
     fn change_objects(
@@ -274,6 +281,7 @@ pub(super) fn write_causes(
         .map(|(cause, snapshots)| BindingContext {
             reason: reason(hook, cause, copies),
             snapshots,
+            overlay: None,
         })
         .collect();
     write_contexts(file, &contexts)

@@ -5,9 +5,13 @@
 //! dials and never queues.
 
 mod afterwards;
+mod clean;
 mod decide;
+mod proposal;
 mod question;
+mod reason;
 mod runner;
+mod sight;
 mod turns;
 
 pub(crate) use self::afterwards::Afterwards;
@@ -16,6 +20,7 @@ pub(crate) use self::question::{
     Answer, BadReview, Envelope, Form, Question, ReviewId, asked_timeout, time_limit,
 };
 pub(crate) use self::runner::{
-    Asked, PANICKED, Paces, ReadSnapshot, Runner, Target, Undecided, failure, seconds,
+    Asked, PANICKED, Paces, Runner, Target, Undecided, failure, seconds,
 };
+pub(crate) use self::sight::{ReadOverlaid, ReadSnapshot};
 pub(crate) use self::turns::Turns;

@@ -37,12 +37,15 @@ pub(crate) struct Question {
     body: Vec<u8>,
     request: Range<usize>,
     object: Option<Range<usize>>,
+    old_object: Option<Range<usize>>,
     pub(crate) api_version: String,
     pub(crate) uid: String,
     pub(crate) operation: String,
     pub(crate) kind: GroupVersionKind,
     pub(crate) name: String,
     pub(crate) namespace: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
     pub(crate) dry_run: bool,
 }
 
@@ -56,9 +59,9 @@ pub(crate) struct ReviewId {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct GroupVersionKind {
-    group: String,
-    version: String,
-    kind: String,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
 }
 
 /// `group/version.Kind`, or `version.Kind` for the core group (HX-23).
@@ -168,8 +171,12 @@ struct Request<'a> {
     namespace: Option<String>,
     #[serde(default, rename = "dryRun")]
     dry_run: Option<bool>,
+    #[serde(default, rename = "subResource")]
+    subresource: Option<String>,
     #[serde(borrow, default)]
     object: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "oldObject")]
+    old_object: Option<&'a RawValue>,
 }
 
 /// The only part of an object that the structural check reads.
@@ -194,16 +201,21 @@ impl Question {
         if request.uid.is_empty() {
             return Err(BadReview::NoUid);
         }
-        let object = request.object.filter(|object| object.get() != "null");
+        let place = |object: Option<&RawValue>| {
+            let object = object.filter(|object| object.get() != "null")?;
+            Some(position(&body, object.get()))
+        };
         let question = Question {
             request: position(&body, raw.get()),
-            object: object.map(|object| position(&body, object.get())),
+            object: place(request.object),
+            old_object: place(request.old_object),
             api_version,
             uid: request.uid,
             operation: request.operation,
             kind: request.kind,
             name: request.name.unwrap_or_default(),
             namespace: request.namespace.unwrap_or_default(),
+            subresource: request.subresource.unwrap_or_default(),
             dry_run: request.dry_run.unwrap_or(false),
             body: Vec::new(),
         };
@@ -226,6 +238,11 @@ impl Question {
     /// The object under review, absent on DELETE.
     pub(crate) fn object(&self) -> Option<&[u8]> {
         self.body.get(self.object.clone()?)
+    }
+
+    /// The object as it was, absent on CREATE.
+    pub(crate) fn old_object(&self) -> Option<&[u8]> {
+        self.body.get(self.old_object.clone()?)
     }
 
     /// HX-55…HX-58: what a well-formed resource must have, checked without a process. `None` if all is well.

@@ -11,14 +11,16 @@ use crossbeam_channel::bounded;
 use log::warn;
 
 use super::afterwards::Afterwards;
+use super::reason::{Marks, Words};
+use super::sight::{Proposed, ReadOverlaid, ReadSnapshot, Shown, Sight};
 use super::turns::Turns;
 use crate::executor::{Executor, Failure, Outcome, Run, RunError, RunKind, Stream, Usage};
-use crate::hook::context::{self, BindingContext, Reason, write_contexts};
+use crate::hook::context::{BindingContext, Reason, write_contexts};
+use crate::hook::explain::{ErrorSource, Errors, Overlay};
 use crate::hook::metric::{Batch, MetricError};
 use crate::hook::response::ResponseError;
 use crate::hook::{Hook, Registry};
 use crate::logger::HookLog;
-use crate::message::{BindingId, Snapshot};
 use crate::metrics::Metrics;
 use crate::operation::{Order, Perform, Scope, Undone};
 use crate::pace::Pace;
@@ -30,11 +32,11 @@ pub(crate) const PANICKED: &str = "the operator failed; its log says why";
 /// Object operations that end at the deadline get this time to say so; it is half of the least margin of a review.
 const GRACE: Duration = Duration::from_millis(50);
 
+/// How long beyond the deadline the operations of a hook that failed may take: a handful of calls at five a second.
+const TIME_DESPITE_FAILURE: Duration = Duration::from_secs(5);
+
 /// LIMIT: stack of a thread for object operations: what other threads have that run jq programs.
 const CHANGES_STACK: usize = 2 * 1024 * 1024;
-
-/// Reads the objects of a kubernetes binding at this moment.
-pub(crate) type ReadSnapshot = Arc<dyn Fn(BindingId) -> Snapshot + Send + Sync>;
 
 /// Hears, as it comes, what a hook prints and why it did not decide.
 pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
@@ -65,35 +67,26 @@ pub(crate) struct Target {
     pub(crate) hook: String,
     pub(crate) binding: String,
     path: PathBuf,
-    /// The snapshots that the hook gets to see, by name.
-    snapshots: Vec<(String, BindingId)>,
+    /// The snapshots that the hook gets to see.
+    snapshots: Vec<Shown>,
     pace: Option<Arc<Pace>>,
 }
 
 impl Target {
-    /// `included` are the kubernetes bindings whose objects the binding asks for; a group has been expanded into names already
-    /// (SO-46).
+    /// `included` are the kubernetes bindings whose objects the binding asks for.
     pub(crate) fn new(
         index: usize,
         hook: &Hook,
         binding: &str,
         included: &[String],
+        overlay: Option<&Overlay>,
         paces: &Paces,
     ) -> Target {
-        let named = |name: &String| {
-            let mut bindings = hook.config.kubernetes.iter();
-            let position = bindings.position(|known| known.name == *name)?;
-            let id = BindingId {
-                hook: index,
-                binding: position,
-            };
-            Some((name.clone(), id))
-        };
         Target {
             hook: hook.name.clone(),
             binding: binding.to_owned(),
             path: hook.path.clone(),
-            snapshots: included.iter().filter_map(named).collect(),
+            snapshots: Shown::of(index, hook, included, overlay),
             pace: paces.0.get(index).cloned(),
         }
     }
@@ -104,6 +97,7 @@ pub(crate) struct Runner {
     pub(crate) executor: Executor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) overlaid: ReadOverlaid,
     /// Carries out what hooks want changed in the cluster.
     pub(crate) operations: Arc<dyn Perform>,
     /// How many of them at one time: a thread that does not end keeps its turn.
@@ -130,9 +124,10 @@ impl Runner {
         judge: impl FnOnce(&Outcome) -> Result<T, Undecided>,
     ) -> Result<T, Undecided> {
         let began = Instant::now();
+        let mut marks = Marks::default();
         let has_turn = |pace: &Arc<Pace>| pace.wait_until(asked.deadline);
         let run = if target.pace.as_ref().is_none_or(has_turn) {
-            self.execute(target, asked)
+            self.execute(target, asked, &mut marks)
         } else {
             Err(Undecided::RateLimit)
         };
@@ -141,27 +136,55 @@ impl Runner {
                 self.count_usage(target, &outcome.usage);
                 // Removing files takes a good part of the time of a short hook, and the caller need not wait for it.
                 afterwards.drop_late(outcome.files.take());
-                let judged = judge(&outcome);
-                judged.and_then(|judged| self.carry_out(target, asked, &outcome).map(|()| judged))
+                // Everything is read before anything is done.
+                let read = judge(&outcome).and_then(|judged| {
+                    let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
+                    Ok((judged, metrics))
+                });
+                match read {
+                    Ok((judged, metrics)) => self
+                        .carry_out(target, asked, &outcome.patches, &metrics)
+                        .map(|()| judged),
+                    Err(undecided) => {
+                        self.carry_out_despite(target, asked, &outcome.patches);
+                        Err(undecided)
+                    }
+                }
             }
             Err(undecided) => {
-                self.carry_out_despite(target, asked, &undecided);
-                Err(undecided)
+                if let Undecided::Run(RunError { patches, .. }) = &undecided {
+                    self.carry_out_despite(target, asked, &patches.0);
+                }
+                Err(explained(undecided, asked.errors, marks))
             }
         };
-        self.count(target, began.elapsed(), judged.is_ok());
+        // A hook that fails on purpose has decided.
+        let decided = match &judged {
+            Ok(_) => true,
+            Err(Undecided::Explained { words, .. }) => words.is_meant,
+            Err(_) => false,
+        };
+        self.count(target, began.elapsed(), decided);
         judged
     }
 
-    /// What the hook asked for beside its answer. Everything is read before anything is done.
+    /// What the hook asked for beside its answer.
     fn carry_out(
         &self,
         target: &Target,
         asked: &Asked<'_>,
-        outcome: &Outcome,
+        patches: &[u8],
+        metrics: &Batch,
     ) -> Result<(), Undecided> {
-        let metrics = Batch::parse(&outcome.metrics).map_err(Undecided::Metrics)?;
-        self.change_objects(target, asked, &outcome.patches, Scope::All)?;
+        let until = asked.deadline;
+        let (reply, done) = bounded(1);
+        // Whoever waited may have given up.
+        let tell = move |done| drop(reply.send(done));
+        self.change_objects(target, asked, patches, Scope::All, until, tell)
+            .map_err(Undecided::Operations)?;
+        done.recv_deadline(until.checked_add(GRACE).unwrap_or(until))
+            .unwrap_or_else(|_late| Err(late()))
+            .map_err(Undecided::Operations)?;
         // AW-34: a dry run leaves no trace.
         if !asked.dry_run {
             metrics.apply(&target.hook, &self.metrics);
@@ -169,44 +192,60 @@ impl Runner {
         Ok(())
     }
 
-    /// A hook that failed may have left operations that are meant for that case.
-    fn carry_out_despite(&self, target: &Target, asked: &Asked<'_>, undecided: &Undecided) {
-        let Undecided::Run(RunError { patches, .. }) = undecided else {
-            return;
+    /// A hook that failed may have left operations that are meant for that case. The answer waits for them while there is time; a
+    /// hook that was ended at its deadline has none left, and so they may go on behind the answer.
+    fn carry_out_despite(&self, target: &Target, asked: &Asked<'_>, patches: &[u8]) {
+        let until = asked.deadline.max(Instant::now());
+        let until = until.checked_add(TIME_DESPITE_FAILURE).unwrap_or(until);
+        let (reply, done) = bounded(1);
+        let (hook, binding) = (target.hook.clone(), target.binding.clone());
+        let uid = asked.uid.to_owned();
+        let tell = move |done: Result<(), Undone>| {
+            if let Err(undone) = done {
+                let error = Undecided::Operations(undone);
+                warn!(
+                    hook = hook.as_str(), binding = binding.as_str(), uid = uid.as_str(), error:% = error;
+                    "object operations of a failed run are not all carried out"
+                );
+            }
+            let _ = reply.send(());
         };
-        let changed = self.change_objects(target, asked, &patches.0, Scope::DespiteFailure);
-        if let Err(error) = changed {
-            warn!(
-                hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid, error:% = error;
-                "object operations of a failed run are not all carried out"
-            );
+        let begun = self.change_objects(target, asked, patches, Scope::DespiteFailure, until, tell);
+        match begun {
+            Ok(()) => drop(done.recv_deadline(asked.deadline)),
+            Err(undone) => warn!(
+                hook = target.hook.as_str(), binding = target.binding.as_str(), uid = asked.uid,
+                error:% = Undecided::Operations(undone); "object operations of a failed run are not carried out"
+            ),
         }
     }
 
     /// AW-34: a dry run changes nothing, whatever the hook wrote.
     ///
     /// On a thread of its own, because a program in an operation may run for ever and the answer may not. Few hooks write operations.
+    /// `tell` gets the end of it, if it was begun.
     fn change_objects(
         &self,
         target: &Target,
         asked: &Asked<'_>,
         file: &[u8],
         scope: Scope,
-    ) -> Result<(), Undecided> {
+        until: Instant,
+        tell: impl FnOnce(Result<(), Undone>) + Send + 'static,
+    ) -> Result<(), Undone> {
         if file.is_empty() {
+            tell(Ok(()));
             return Ok(());
         }
         let scope = if asked.dry_run { Scope::Check } else { scope };
-        let until = asked.deadline;
-        let turn = self
-            .changes
-            .take(until)
-            .map_err(|_refused| Undecided::Operations(late()))?;
-        let (reply, done) = bounded(1);
+        let turns = Arc::clone(&self.changes);
         let operations = Arc::clone(&self.operations);
         let (file, hook, binding) = (file.to_vec(), target.hook.clone(), target.binding.clone());
         let work = move || {
-            let _turn = turn;
+            // Here, so that nobody who has to answer waits for a turn longer than for the answer.
+            let Ok(_turn) = turns.take(until) else {
+                return tell(Err(late()));
+            };
             let order = Order {
                 file: &file,
                 scope,
@@ -214,19 +253,22 @@ impl Runner {
                 hook: &hook,
                 binding: &binding,
             };
-            // Whoever waited may have given up.
-            let _ = reply.send(operations.perform(&order));
+            tell(operations.perform(&order));
         };
-        threads::spawn_short("operations", CHANGES_STACK, work).map_err(|error| {
-            let reason = format!("cannot start a thread for object operations: {error}");
-            Undecided::Operations(Undone::Failed(reason))
-        })?;
-        let done = done.recv_deadline(until.checked_add(GRACE).unwrap_or(until));
-        done.unwrap_or_else(|_late| Err(late()))
-            .map_err(Undecided::Operations)
+        match threads::spawn_short("operations", CHANGES_STACK, work) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Undone::Failed(format!(
+                "cannot start a thread for object operations: {error}"
+            ))),
+        }
     }
 
-    fn execute(&self, target: &Target, asked: &Asked<'_>) -> Result<Outcome, Undecided> {
+    fn execute(
+        &self,
+        target: &Target,
+        asked: &Asked<'_>,
+        marks: &mut Marks,
+    ) -> Result<Outcome, Undecided> {
         let (hook, binding) = (target.hook.as_str(), target.binding.as_str());
         let labels = [
             ("hook", hook),
@@ -235,20 +277,22 @@ impl Runner {
             ("uid", asked.uid),
         ];
         let mut output = HookLog::new(self.proxy_hook_json, &labels);
+        let listens = asked
+            .errors
+            .is_some_and(|errors| errors.from > ErrorSource::Response);
         // Read now, so that the hook sees what is true at the moment of its decision.
-        let copies: Vec<(&str, Snapshot)> = target
-            .snapshots
-            .iter()
-            .map(|(name, id)| (name.as_str(), (self.snapshots)(*id)))
-            .collect();
+        let sight = Sight::read(
+            &target.snapshots,
+            asked.proposed.as_ref(),
+            &self.snapshots,
+            &self.overlaid,
+            asked.deadline,
+        )?;
         let mut write_input = |file: &mut dyn std::io::Write| {
-            let snapshots: Vec<context::Snapshot<'_>> = copies
-                .iter()
-                .map(|(name, items)| context::Snapshot { name, items })
-                .collect();
             let context = BindingContext {
                 reason: asked.reason,
-                snapshots: &snapshots,
+                snapshots: &sight.snapshots(),
+                overlay: sight.note(),
             };
             write_contexts(file, &[context])
         };
@@ -262,7 +306,12 @@ impl Runner {
                 self.tell(&String::from_utf8_lossy(text));
                 match stream {
                     Stream::Stdout => output.stdout(text),
-                    Stream::Stderr => output.stderr(text),
+                    Stream::Stderr => {
+                        if listens {
+                            marks.hear(text);
+                        }
+                        output.stderr(text);
+                    }
                 }
             },
         });
@@ -297,6 +346,23 @@ impl Runner {
     }
 }
 
+/// A run that ended by itself may explain itself, as far as its binding lets it.
+fn explained(undecided: Undecided, errors: Option<&Errors>, marks: Marks) -> Undecided {
+    let (error, errors) = match (undecided, errors) {
+        (Undecided::Run(error), Some(errors)) if matches!(error.failure, Failure::Ended(_)) => {
+            (error, errors)
+        }
+        (other, _) => return other,
+    };
+    match marks.words(errors, &error.stderr) {
+        Some(words) => Undecided::Explained {
+            words,
+            error: Box::new(error),
+        },
+        None => Undecided::Run(error),
+    }
+}
+
 fn late() -> Undone {
     Undone::Failed("its object operations were not done by the deadline".to_owned())
 }
@@ -320,6 +386,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) uid: &'a str,
     pub(crate) dry_run: bool,
     pub(crate) deadline: Instant,
+    /// Set when the hook wants to see what the request would change.
+    pub(crate) proposed: Option<Proposed<'a>>,
+    /// What may be told of a failure.
+    pub(crate) errors: Option<&'a Errors>,
 }
 
 /// Why a hook did not decide.
@@ -330,6 +400,13 @@ pub(crate) enum Undecided {
     Response(ResponseError),
     Metrics(MetricError),
     Operations(Undone),
+    /// The cluster could not be shown as it would be.
+    Overlay(String),
+    /// It failed, and its own words for that may be shown.
+    Explained {
+        words: Words,
+        error: Box<RunError>,
+    },
     /// What it answered does not fit the question.
     Unfit(String),
 }
@@ -349,7 +426,8 @@ impl std::fmt::Display for Undecided {
                 "its object operations were cut short, the operator is stopping"
             ),
             Undecided::Operations(Undone::Failed(reason)) => formatter.write_str(reason),
-            Undecided::Unfit(reason) => formatter.write_str(reason),
+            Undecided::Overlay(reason) | Undecided::Unfit(reason) => formatter.write_str(reason),
+            Undecided::Explained { error, .. } => write!(formatter, "{error}"),
         }
     }
 }
@@ -371,7 +449,8 @@ impl Undecided {
             Undecided::Response(_) => "invalid response".to_owned(),
             Undecided::Metrics(_) => "invalid metrics".to_owned(),
             Undecided::Operations(_) => "its object operations failed".to_owned(),
-            Undecided::Unfit(reason) => reason.clone(),
+            Undecided::Overlay(reason) | Undecided::Unfit(reason) => reason.clone(),
+            Undecided::Explained { words, .. } => words.text.clone(),
         }
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use log::{debug, warn};
 
 use super::caller::Callers;
+use super::derived::{Asked, Validators};
 use super::probe::{self, Readiness};
 use super::{Head, Request, Respond, Response};
 use crate::hook::{self, Registry};
@@ -27,6 +28,7 @@ use crate::threads::panic_text;
 /// Answers the webhook port. Shared by its connection threads.
 pub(crate) struct Admission {
     webhooks: HashMap<String, Arc<Webhook>>,
+    validators: Arc<Validators>,
     callers: Callers,
     turns: Arc<Turns>,
     runner: Runner,
@@ -37,6 +39,7 @@ impl Admission {
     pub(crate) fn new(
         registry: &Registry,
         paces: &Paces,
+        validators: Arc<Validators>,
         callers: Callers,
         turns: Arc<Turns>,
         runner: Runner,
@@ -54,11 +57,73 @@ impl Admission {
         }
         Admission {
             webhooks,
+            validators,
             callers,
             turns,
             runner,
             readiness,
         }
+    }
+
+    /// A panic is a failure of ours like any other, and must not become an HTTP error.
+    fn guarded(
+        &self,
+        question: &Question,
+        webhook: &Webhook,
+        head: &Head,
+        afterwards: &mut Afterwards,
+    ) -> Answer {
+        let decide = AssertUnwindSafe(|| self.decide(question, webhook, head, afterwards));
+        catch_unwind(decide).unwrap_or_else(|payload| {
+            log::error!("a review panicked: {}", panic_text(payload.as_ref()));
+            failed(&webhook.target.hook, PANICKED)
+        })
+    }
+
+    /// A review on the path that all kubernetes bindings share: every hook that validates the kind is asked, one after the other,
+    /// until one refuses. HX-16, HX-53, HX-54: what nobody validates is allowed, here and on no other path.
+    fn by_kind(&self, question: &Question, head: &Head, afterwards: &mut Afterwards) -> Answer {
+        let uid = question.uid.as_str();
+        let webhooks = match self.validators.asked(question) {
+            Asked::These(webhooks) => webhooks,
+            Asked::NoValidators => {
+                warn!(
+                    uid = uid, kind:% = question.kind;
+                    "a review on '{}' is allowed: no kubernetes binding has webhookValidation", self.validators.path()
+                );
+                Vec::new()
+            }
+            Asked::NotYet => {
+                let message = format!(
+                    "cannot validate {}: the API server has not told yet what the kinds of kubernetes bindings are",
+                    question.kind
+                );
+                warn!(uid = uid; "{message}");
+                return Answer::deny(FAILED, message);
+            }
+        };
+        let mut all = Answer {
+            allowed: true,
+            ..Answer::default()
+        };
+        for webhook in &webhooks {
+            let answer = self.guarded(question, webhook, head, afterwards);
+            all.warnings.extend(answer.warnings);
+            for (key, value) in answer.audit_annotations {
+                all.audit_annotations.entry(key).or_insert(value);
+            }
+            if !answer.allowed {
+                return Answer {
+                    warnings: all.warnings,
+                    audit_annotations: all.audit_annotations,
+                    ..Answer {
+                        reason: answer.reason,
+                        ..Answer::deny(answer.code, answer.message)
+                    }
+                };
+            }
+        }
+        all
     }
 
     /// The answer to a review that could be read.
@@ -108,24 +173,23 @@ impl Respond for Admission {
         }
         let path = hook::normalize(&head.path);
         let webhook = self.webhooks.get(&path);
+        let is_shared = path == self.validators.path();
         let question = match Question::parse(body) {
             Ok(question) => question,
             Err(error) => {
                 debug!("request from {}: {error}", head.peer.address);
-                let status = if webhook.is_some() { 400 } else { 404 };
+                let status = if webhook.is_some() || is_shared {
+                    400
+                } else {
+                    404
+                };
                 return Response::text(status, format!("{error}\n"));
             }
         };
         let id = question.id();
         let answer = match webhook {
-            // A panic is a failure of ours like any other, and must not become an HTTP error.
-            Some(webhook) => catch_unwind(AssertUnwindSafe(|| {
-                self.decide(&question, webhook, &head, afterwards)
-            }))
-            .unwrap_or_else(|payload| {
-                log::error!("a review panicked: {}", panic_text(payload.as_ref()));
-                failed(&webhook.target.hook, PANICKED)
-            }),
+            Some(webhook) => self.guarded(&question, webhook, &head, afterwards),
+            None if is_shared => self.by_kind(&question, &head, afterwards),
             None => no_hook(&path, &id),
         };
         match answer.render(&id) {

@@ -132,7 +132,7 @@ fn targets(registry: &Registry, chains: &Chains, paces: &Paces) -> HashMap<(usiz
         let hook = registry.hooks.get(step.hook)?;
         let binding = hook.config.conversions.get(step.binding)?;
         let included = &binding.include_snapshots_from;
-        let target = Target::new(step.hook, hook, &binding.name, included, paces);
+        let target = Target::new(step.hook, hook, &binding.name, included, None, paces);
         Some(((step.hook, step.binding), target))
     };
     chains.steps.iter().filter_map(target).collect()
@@ -315,6 +315,8 @@ impl Work<'_> {
             dry_run: false,
             uid: self.uid,
             deadline: self.deadline,
+            proposed: None,
+            errors: None,
         };
         self.runner
             .run(target, &asked, &mut Afterwards::default(), judge)

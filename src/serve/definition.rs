@@ -11,9 +11,18 @@ use serde_json::{Value, json};
 use super::conversion::path;
 use super::register::{Address, NotRegistered, Registration, client_config, write};
 use crate::hook::{Registry, conversion};
-use crate::kube::{Client, Error, Method, Request};
+use crate::kube::{Client, Error, Method, Request, Resource};
 
-const BASE: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The path of one CRD.
+fn path_of(name: &str) -> Result<String, Error> {
+    let definitions = Resource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+        ..Resource::default()
+    };
+    definitions.path(None, Some(name))
+}
 
 /// The CRDs that hooks convert.
 pub(crate) struct Definitions {
@@ -44,7 +53,7 @@ impl Definitions {
 
     /// One CRD. A missing one is no failure: who waits for its objects waits for it as well.
     fn renew_one(&mut self, name: &str, hook: &str, ca_bundle: &str) -> Result<(), Error> {
-        let found: Value = match self.client.get_json(&format!("{BASE}/{name}")) {
+        let found: Value = match self.client.get_json(&path_of(name)?) {
             Ok(found) => found,
             Err(error) if error.is_not_found() => {
                 if self.missing.insert(name.to_owned()) {
@@ -107,7 +116,7 @@ fn patch(client: &Client, name: &str, wanted: &Value) -> Result<(), Error> {
         target.insert(other.to_owned(), Value::Null);
     }
     let body = json!({"spec": {"conversion": conversion}}).to_string();
-    let path = format!("{BASE}/{name}");
+    let path = path_of(name)?;
     let request = Request {
         body: Some(("application/merge-patch+json", body.as_bytes())),
         ..Request::new(Method::Patch, &path)
@@ -120,5 +129,5 @@ fn replace(client: &Client, name: &str, mut object: Value, wanted: Value) -> Res
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("conversion".to_owned(), wanted);
     }
-    write(client, Method::Put, &format!("{BASE}/{name}"), &object)
+    write(client, Method::Put, &path_of(name)?, &object)
 }

@@ -17,6 +17,7 @@ mod conversion;
 mod conversion_review;
 pub(crate) mod debug;
 mod definition;
+mod derived;
 mod dump;
 mod http;
 pub(crate) mod parameter;

@@ -135,23 +135,15 @@ impl Parameters {
     }
 
     fn set_for(&self, level: Level, time: Duration, until: Timestamp) -> Result<(), SetError> {
-        let (waiting, replaced) = crossbeam_channel::bounded(0);
-        let mut state = self.shared.locked();
-        state.serial += 1;
-        let serial = state.serial;
-        let shared = Arc::clone(&self.shared);
-        threads::spawn_while_needed("log-level", &self.shared.events, move || {
-            shared.end_after(time, serial, &replaced);
-        })
-        .map_err(SetError::Thread)?;
-        logger::set_level(level.filter);
         let name = level.name.clone();
-        state.temporary = Some(Temporary {
-            level,
-            until,
-            _waiting: waiting,
-        });
-        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let begin = |serial, replaced: Receiver<Infallible>| {
+            threads::spawn_while_needed("log-level", &self.shared.events, move || {
+                shared.end_after(time, serial, &replaced);
+            })
+            .map(drop)
+        };
+        self.shared.begin_temporary(level, until, begin)?;
         info!("log level is {name} until {}", written(until));
         Ok(())
     }
@@ -193,6 +185,28 @@ impl Parameters {
 }
 
 impl Shared {
+    /// `begin` starts the thread that ends the level again. Without it nothing changes: the level that was set before still needs
+    /// its own end.
+    fn begin_temporary(
+        &self,
+        level: Level,
+        until: Timestamp,
+        begin: impl FnOnce(u64, Receiver<Infallible>) -> io::Result<()>,
+    ) -> Result<(), SetError> {
+        let (waiting, replaced) = crossbeam_channel::bounded(0);
+        let mut state = self.locked();
+        let serial = state.serial + 1;
+        begin(serial, replaced).map_err(SetError::Thread)?;
+        state.serial = serial;
+        logger::set_level(level.filter);
+        state.temporary = Some(Temporary {
+            level,
+            until,
+            _waiting: waiting,
+        });
+        Ok(())
+    }
+
     /// The thread of a level that was set for a time.
     fn end_after(&self, time: Duration, serial: u64, replaced: &Receiver<Infallible>) {
         if !matches!(replaced.recv_timeout(time), Err(RecvTimeoutError::Timeout)) {
@@ -317,5 +331,32 @@ mod tests {
         let list = parameters.list();
         assert_eq!(list[0]["value"], "info");
         assert!(list[0].get("expireAt").is_none());
+    }
+
+    #[test]
+    fn a_level_that_could_not_be_set_leaves_the_former_one_its_end() {
+        let parameters = parameters();
+        let shared = &parameters.shared;
+        let level = |name: &str| Level {
+            name: name.to_owned(),
+            filter: LevelFilter::Info,
+        };
+        let until = Timestamp::now();
+        let mut first = None;
+        shared
+            .begin_temporary(level("first"), until, |serial, replaced| {
+                first = Some((serial, replaced));
+                Ok(())
+            })
+            .unwrap();
+        let refused = shared.begin_temporary(level("second"), until, |_, _| {
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+        assert!(matches!(refused, Err(SetError::Thread(_))));
+        assert_eq!(parameters.list()[0]["value"], "first");
+        // What the thread of the first one does.
+        let (serial, replaced) = first.unwrap();
+        shared.end_after(Duration::ZERO, serial, &replaced);
+        assert_eq!(parameters.list()[0]["value"], "info");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use log::warn;
 
 use crate::hook::Registry;
-use crate::kube::{Client, Discovery, Error};
+use crate::kube::{Client, Discovery, Error, Resource};
 
 /// How often the API server is asked again for names that it did not know: a CRD may come later.
 const PACE: Duration = Duration::from_secs(30);
@@ -43,6 +43,11 @@ impl Plurals {
             (Some(plural), None) => plural.clone(),
             (Some(plural), Some(subresource)) => format!("{plural}/{subresource}"),
         }
+    }
+
+    /// What a kind is, by any of its names.
+    pub(crate) fn resolve(&self, name: &str, api_version: Option<&str>) -> Result<Resource, Error> {
+        self.discovery.resolve(name, api_version)
     }
 
     /// Looks at every name that is not settled yet. Discovery that fails changes nothing: names are then taken as written.

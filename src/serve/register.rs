@@ -11,11 +11,13 @@ use base64::prelude::BASE64_STANDARD;
 use log::{debug, info};
 use serde_json::{Value, json};
 
+use super::derived::Validators;
 use super::plural::Plurals;
 use crate::hook::binding::{AdmissionBinding, AdmissionKind, Rule};
 use crate::hook::selector::LabelSelector;
 use crate::hook::{Registry, Route};
 use crate::kube::{Client, Error, Method, Request};
+use crate::review::Paces;
 
 /// How the API server reaches us.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Announcement {
     pub(crate) address: Address,
     /// For bindings that do not say.
     pub(crate) failure_policy: &'static str,
+    /// The path of reviews that come from kubernetes bindings.
+    pub(crate) validation_path: String,
 }
 
 impl Address {
@@ -110,20 +114,33 @@ pub(crate) struct Configurations {
     registry: Arc<Registry>,
     announcement: Announcement,
     plurals: Plurals,
+    validators: Arc<Validators>,
     /// What hooks of earlier starts had registered was looked at. At most one kind is without hooks, or nothing would be
     /// registered.
     tidied: bool,
 }
 
 impl Configurations {
-    pub(crate) fn new(client: Client, registry: Arc<Registry>, announcement: Announcement) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        registry: &Arc<Registry>,
+        announcement: Announcement,
+        paces: &Paces,
+    ) -> Self {
+        let path = &announcement.validation_path;
         Configurations {
             plurals: Plurals::new(client.clone()),
             client,
-            registry,
+            registry: Arc::clone(registry),
+            validators: Arc::new(Validators::new(registry, path, paces)),
             announcement,
             tidied: false,
         }
+    }
+
+    /// What is behind the path that kubernetes bindings share.
+    pub(crate) fn validators(&self) -> Arc<Validators> {
+        Arc::clone(&self.validators)
     }
 
     /// Hooks of this kind may have been there at an earlier start. It is looked at once: nobody else registers our address. Rights
@@ -174,18 +191,27 @@ impl Configurations {
 impl Registration for Configurations {
     fn renew(&mut self, ca_bundle: &str) -> Result<(), NotRegistered> {
         self.plurals.learn(&self.registry);
+        let discover = |name: &str, version: Option<&str>| self.plurals.resolve(name, version);
+        let not_resolved = |reason| NotRegistered {
+            reason,
+            at_least: None,
+        };
+        self.validators.resolve(&discover).map_err(not_resolved)?;
         for kind in [AdmissionKind::Validating, AdmissionKind::Mutating] {
-            let webhooks = webhooks(
+            let mut webhooks = webhooks(
                 &self.registry,
                 kind,
                 &self.announcement,
                 &self.plurals,
                 ca_bundle,
             );
-            if webhooks.as_array().is_none_or(Vec::is_empty) {
+            if kind == AdmissionKind::Validating {
+                webhooks.extend(self.validators.entries(&self.announcement, ca_bundle));
+            }
+            if webhooks.is_empty() {
                 self.retire(kind);
             } else {
-                self.ensure(kind, &webhooks)?;
+                self.ensure(kind, &Value::Array(webhooks))?;
             }
         }
         Ok(())
@@ -320,7 +346,7 @@ fn webhooks(
     announcement: &Announcement,
     plurals: &Plurals,
     ca_bundle: &str,
-) -> Value {
+) -> Vec<Value> {
     let entries = registry
         .routes
         .iter()
@@ -329,7 +355,7 @@ fn webhooks(
             let (_, binding) = registry.admission(route)?;
             Some(entry(route, binding, announcement, plurals, ca_bundle))
         });
-    Value::Array(entries.collect())
+    entries.collect()
 }
 
 fn entry(

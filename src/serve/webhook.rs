@@ -39,7 +39,7 @@ use crate::message::Event;
 use crate::metrics::Metrics;
 use crate::operation::Perform;
 pub(crate) use crate::review::Paces;
-use crate::review::{ReadSnapshot, Runner, Turns};
+use crate::review::{ReadOverlaid, ReadSnapshot, Runner, Turns};
 
 /// Between two looks at the registration: one that was edited or deleted is back within ten seconds.
 const REGISTRATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -119,6 +119,7 @@ pub(crate) struct Parts {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshots: ReadSnapshot,
+    pub(crate) overlaid: ReadOverlaid,
     pub(crate) operations: Arc<dyn Perform>,
     pub(crate) events: Sender<Event>,
 }
@@ -172,8 +173,16 @@ impl Webhook {
         let (callers, runner) = prepare(&parts, &plan)?;
         let turns = Turns::new(plan.max_hooks);
         let (registry, readiness) = (&parts.registry, Arc::clone(&parts.readiness));
-        let respond = Admission::new(registry, &parts.paces, callers, turns, runner, readiness);
-        let kept = Configurations::new(parts.client.clone(), Arc::clone(registry), announcement);
+        let kept = Configurations::new(parts.client.clone(), registry, announcement, &parts.paces);
+        let respond = Admission::new(
+            registry,
+            &parts.paces,
+            kept.validators(),
+            callers,
+            turns,
+            runner,
+            readiness,
+        );
         let webhook = Webhook {
             purpose: Purpose::Admission,
             parts,
@@ -440,6 +449,7 @@ fn prepare(parts: &Parts, plan: &Plan) -> Result<(Callers, Runner), String> {
         executor: parts.executor.clone(),
         metrics: Arc::clone(&parts.metrics),
         snapshots: Arc::clone(&parts.snapshots),
+        overlaid: Arc::clone(&parts.overlaid),
         operations: Arc::clone(&parts.operations),
         changes: Turns::new(plan.max_hooks),
         proxy_hook_json: plan.proxy_hook_json,

@@ -94,7 +94,7 @@ pub(super) struct HookWords {
 #[derive(FromArgs)]
 #[argh(subcommand, name = "config")]
 pub(super) struct ConfigWords {
-    /// list, or set NAME VALUE [DURATION]
+    /// list, or set NAME VALUE and for how long
     #[argh(positional)]
     words: Vec<String>,
     /// text, json or yaml

@@ -170,6 +170,8 @@ pub(crate) struct Registration {
     pub(crate) configuration_name: String,
     /// For hooks that do not set `failurePolicy`.
     pub(crate) failure_policy: FailurePolicy,
+    /// The path of reviews that come from kubernetes bindings.
+    pub(crate) validation_path: String,
 }
 
 /// Whether `start` runs the tests that lie beside hooks, and what it makes of failures.

@@ -74,6 +74,7 @@ const FIELDS: &[(&str, &str, Check)] = &[
     ("namespace", "ns", |s| s.namespace.as_deref() == Some("ns")),
     ("validating-webhook-configuration-name", "c", |s| s.registration.configuration_name == "c"),
     ("validating-webhook-failure-policy", "Ignore", |s| s.registration.failure_policy == FailurePolicy::Ignore),
+    ("validating-webhook-path", "/v1/check", |s| s.registration.validation_path == "/v1/check"),
     ("validating-webhook-service-name", "svc", |s| s.admission.service_name == "svc"),
     ("validating-webhook-service-port", "8443", |s| s.admission.service_port == 8443),
     ("validating-webhook-url", "https://h:1/", |s| s.admission.url.as_deref() == Some("https://h:1")),

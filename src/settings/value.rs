@@ -189,6 +189,25 @@ pub(super) fn webhook_url(text: &str) -> Parsed<String> {
     name(text.trim_end_matches('/')).map_err(|_| EXPECTED)
 }
 
+/// One that no hook and no probe has.
+pub(super) fn webhook_path(text: &str) -> Parsed<String> {
+    const EXPECTED: &str =
+        "a path such as /validate, of letters, digits, dots, dashes and slashes, outside /hooks";
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._/".contains(letter);
+    let segments: Vec<&str> = text.split('/').skip(1).collect();
+    let fits = text.starts_with('/')
+        && text.chars().all(plain)
+        && !segments
+            .iter()
+            .any(|segment| segment.is_empty() || matches!(*segment, "." | ".."))
+        && segments.first() != Some(&"hooks");
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err(EXPECTED)
+    }
+}
+
 pub(super) fn secret(text: &str) -> Parsed<SecretName> {
     const EXPECTED: &str = "the name of a Secret, as NAME or NAMESPACE/NAME";
     let (namespace, secret) = match text.split_once('/') {

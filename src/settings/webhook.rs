@@ -152,7 +152,7 @@ pub(super) const ADMISSION: &[Flag] = webhook_flags! {
     service: "shell-operator-validating-svc",
     port: "9680",
     files: "/validating-certs",
-    own: [NAMESPACE, CONFIGURATION_NAME, FAILURE_POLICY],
+    own: [NAMESPACE, CONFIGURATION_NAME, FAILURE_POLICY, VALIDATION_PATH],
 };
 
 pub(super) const CONVERSION: &[Flag] = webhook_flags! {
@@ -193,4 +193,15 @@ const FAILURE_POLICY: Flag = Flag {
     default: "Fail",
     help: "what happens to requests when the operator cannot be asked, for hooks that do not say",
     set: |s, v| put(&mut s.registration.failure_policy, value::failure_policy(v)),
+};
+
+/// HX-02.
+const VALIDATION_PATH: Flag = Flag {
+    name: "validating-webhook-path",
+    other_names: &[],
+    variables: &["VALIDATING_WEBHOOK_PATH"],
+    takes: Takes::One("PATH"),
+    default: "/validate",
+    help: "path of the reviews that kubernetes bindings with webhookValidation ask for",
+    set: |s, v| put(&mut s.registration.validation_path, value::webhook_path(v)),
 };

@@ -33,7 +33,7 @@ const MAX_NODES: usize = 2_000_000;
 const MAX_OBJECT_NODES: usize = 300_000;
 
 /// LIMIT: documents in one text; a dump of a middling cluster is about 10 000 objects.
-const MAX_DOCUMENTS: usize = 50_000;
+pub(crate) const MAX_DOCUMENTS: usize = 50_000;
 
 /// LIMIT: memory for what anchors and aliases copy. People share a few blocks of some lines; ten levels of ten aliases would
 /// be 10^10 values. A value takes about 100 bytes, so this is 80 000 of them.
@@ -56,6 +56,38 @@ pub(crate) struct Error {
     pub(crate) line: u64,
     pub(crate) column: u64,
     pub(crate) message: String,
+    pub(crate) flaw: Flaw,
+}
+
+/// What is wrong, without anything of the text, for texts that may hold what nobody should read: `message` may quote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    Syntax,
+    DuplicateKey,
+    Key,
+    /// A number that is not finite.
+    Number,
+    Tag,
+    Merge,
+    Alias,
+    TooMuch,
+    SecondDocument,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Flaw::Syntax => "this is not YAML",
+            Flaw::DuplicateKey => "duplicate key",
+            Flaw::Key => "a key must be text, and neither empty nor a list or a map",
+            Flaw::Number => "a number is not finite; quote it if it is text",
+            Flaw::Tag => "a tag does not fit its value",
+            Flaw::Merge => "`<<` takes a map or a list of maps",
+            Flaw::Alias => "an alias names a value that it is part of",
+            Flaw::TooMuch => "too deep, too many values or documents, or too many copies",
+            Flaw::SecondDocument => "a second document begins here; only one is expected",
+        })
+    }
 }
 
 impl fmt::Display for Error {
@@ -74,13 +106,14 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    fn at(place: &Marker, message: String) -> Self {
+    fn at(place: &Marker, flaw: Flaw, message: String) -> Self {
         let count = |number: usize| u64::try_from(number).unwrap_or_default();
         Error {
             line: count(place.line()),
             // The library counts columns from 0.
             column: count(place.col()) + 1,
             message,
+            flaw,
         }
     }
 }
@@ -145,7 +178,8 @@ fn single(mut reader: Reader<'_>) -> Result<Node, Error> {
         Some(second) => Err(Error {
             line: second.line,
             column: 1,
-            message: "a second document begins here; only one is expected".to_owned(),
+            message: Flaw::SecondDocument.to_string(),
+            flaw: Flaw::SecondDocument,
         }),
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use granit_parser::{Event, Parser, Span, StrInput};
 
 use super::tree::{Entry, Node, Tree};
-use super::{Dialect, Error, MAX_COPIED_BYTES, MAX_DEPTH, MAX_DOCUMENTS, scalar};
+use super::{Dialect, Error, Flaw, MAX_COPIED_BYTES, MAX_DEPTH, MAX_DOCUMENTS, scalar};
 
 pub(super) struct Reader<'text> {
     parser: Parser<'text, StrInput<'text>>,
@@ -49,7 +49,7 @@ impl<'text> Reader<'text> {
                     self.documents += 1;
                     if self.documents > MAX_DOCUMENTS {
                         let text = format!("more than {MAX_DOCUMENTS} documents; split the text");
-                        return Err(error(&span, text));
+                        return Err(error(&span, Flaw::TooMuch, text));
                     }
                     // An anchor is known in its own document only.
                     self.anchors.clear();
@@ -65,7 +65,7 @@ impl<'text> Reader<'text> {
         let (event, span) = match self.parser.next_event() {
             Some(Ok(next)) => next,
             Some(Err(refused)) => {
-                return Err(Error::at(refused.marker(), refused.info()));
+                return Err(Error::at(refused.marker(), Flaw::Syntax, refused.info()));
             }
             None => (Event::StreamEnd, Span::default()),
         };
@@ -73,7 +73,7 @@ impl<'text> Reader<'text> {
             self.nodes += 1;
             if self.nodes > self.max_nodes {
                 let text = format!("more than {} values; split the text", self.max_nodes);
-                return Err(error(&span, text));
+                return Err(error(&span, Flaw::TooMuch, text));
             }
         }
         Ok((event, span))
@@ -90,18 +90,20 @@ impl<'text> Reader<'text> {
             Event::Alias(anchor) => return self.copy(anchor, span, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 let tree = scalar::resolve(&text, style, tag.as_deref(), self.dialect)
-                    .map_err(|text| error(span, text))?;
+                    .map_err(|(flaw, text)| error(span, flaw, text))?;
                 (tree, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                scalar::check_tag(tag.as_deref(), "seq").map_err(|text| error(span, text))?;
+                scalar::check_tag(tag.as_deref(), "seq")
+                    .map_err(|text| error(span, Flaw::Tag, text))?;
                 (self.sequence(span, depth)?, anchor)
             }
             Event::MappingStart(_, anchor, tag) => {
-                scalar::check_tag(tag.as_deref(), "map").map_err(|text| error(span, text))?;
+                scalar::check_tag(tag.as_deref(), "map")
+                    .map_err(|text| error(span, Flaw::Tag, text))?;
                 (self.mapping(span, depth)?, anchor)
             }
-            _ => return Err(error(span, "a value is missing here")),
+            _ => return Err(error(span, Flaw::Syntax, "a value is missing here")),
         };
         self.remember(anchor, &tree, span)?;
         Ok(Node {
@@ -147,7 +149,11 @@ impl<'text> Reader<'text> {
             }
             let key = self.key(event, &span)?;
             if !seen.insert(key.clone()) {
-                return Err(error(&span, format!("duplicate key '{key}'")));
+                return Err(error(
+                    &span,
+                    Flaw::DuplicateKey,
+                    format!("duplicate key '{key}'"),
+                ));
             }
             entries.push(Entry {
                 key,
@@ -169,9 +175,14 @@ impl<'text> Reader<'text> {
         let tree = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 if scalar::is_null_key(&text, style, tag.as_deref()) {
-                    return Err(error(span, "a key is empty; quote it if it is meant"));
+                    return Err(error(
+                        span,
+                        Flaw::Key,
+                        "a key is empty; quote it if it is meant",
+                    ));
                 }
-                scalar::check_tag(tag.as_deref(), "str").map_err(|text| error(span, text))?;
+                scalar::check_tag(tag.as_deref(), "str")
+                    .map_err(|text| error(span, Flaw::Tag, text))?;
                 let tree = Tree::String(text.into_owned());
                 self.remember(anchor, &tree, span)?;
                 tree
@@ -181,7 +192,11 @@ impl<'text> Reader<'text> {
         };
         match tree {
             Tree::String(key) => Ok(key),
-            _ => Err(error(span, "a key must be text, and no list or map")),
+            _ => Err(error(
+                span,
+                Flaw::Key,
+                "a key must be text, and no list or map",
+            )),
         }
     }
 
@@ -197,7 +212,7 @@ impl<'text> Reader<'text> {
         for source in sources {
             match source.tree {
                 Tree::Object(entries) => merged.extend(entries),
-                _ => return Err(error(&span, "`<<` takes a map or a list of maps")),
+                _ => return Err(error(&span, Flaw::Merge, Flaw::Merge.to_string())),
             }
         }
         Ok(())
@@ -206,7 +221,11 @@ impl<'text> Reader<'text> {
     /// What an alias stands for, which is on the alias's line, while everything inside stays where it was written.
     fn copy(&mut self, anchor: usize, span: &Span, depth: usize) -> Result<Node, Error> {
         let Some(source) = self.anchors.remove(&anchor) else {
-            return Err(error(span, "this alias names a value that it is part of"));
+            return Err(error(
+                span,
+                Flaw::Alias,
+                "this alias names a value that it is part of",
+            ));
         };
         deeper(span, depth, height(&source))?;
         self.pay(&source, span)?;
@@ -223,7 +242,7 @@ impl<'text> Reader<'text> {
         self.copied = self.copied.saturating_add(weight(tree));
         if self.copied > MAX_COPIED_BYTES {
             let text = "anchors and aliases repeat too much; write the values out";
-            return Err(error(span, text));
+            return Err(error(span, Flaw::TooMuch, text));
         }
         Ok(())
     }
@@ -237,7 +256,7 @@ fn deeper(span: &Span, depth: usize, levels: usize) -> Result<usize, Error> {
     let depth = depth + levels;
     if depth > MAX_DEPTH {
         let text = format!("nested deeper than {MAX_DEPTH} lists and maps");
-        return Err(error(span, text));
+        return Err(error(span, Flaw::TooMuch, text));
     }
     Ok(depth)
 }
@@ -270,6 +289,6 @@ fn line(span: &Span) -> u64 {
     u64::try_from(span.start.line()).unwrap_or_default()
 }
 
-fn error(span: &Span, message: impl Into<String>) -> Error {
-    Error::at(&span.start, message.into())
+fn error(span: &Span, flaw: Flaw, message: impl Into<String>) -> Error {
+    Error::at(&span.start, flaw, message.into())
 }

@@ -7,8 +7,8 @@
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::Number;
 
-use super::Dialect;
 use super::tree::Tree;
+use super::{Dialect, Flaw};
 
 /// The namespace that `!!` stands for.
 const YAML_TAGS: &str = "tag:yaml.org,2002:";
@@ -19,7 +19,7 @@ pub(super) fn resolve(
     style: ScalarStyle,
     tag: Option<&Tag>,
     dialect: Dialect,
-) -> Result<Tree, String> {
+) -> Result<Tree, (Flaw, String)> {
     let Some(tag) = tag else {
         return implicit(text, style, dialect);
     };
@@ -35,10 +35,10 @@ pub(super) fn resolve(
         "null" => Some(Tree::Null),
         "bool" => boolean(text).map(Tree::Bool),
         "int" => integer(text).map(Tree::Number),
-        "float" => return Ok(Tree::Number(float(text)?.ok_or_else(|| unfit(&name))?)),
+        "float" => float(text)?.map(Tree::Number),
         _ => None,
     };
-    tree.ok_or_else(|| unfit(&name))
+    tree.ok_or_else(|| (Flaw::Tag, unfit(&name)))
 }
 
 /// Refuses a tag of the core schema that is not the given one: `!!seq` before a map says that somebody meant something else.
@@ -75,7 +75,7 @@ fn is_bare(tag: &Tag) -> bool {
     matches!(tag.parts(), ("!", "") | ("", "!"))
 }
 
-fn implicit(text: &str, style: ScalarStyle, dialect: Dialect) -> Result<Tree, String> {
+fn implicit(text: &str, style: ScalarStyle, dialect: Dialect) -> Result<Tree, (Flaw, String)> {
     if style == ScalarStyle::Plain {
         if is_null(text) {
             return Ok(Tree::Null);
@@ -160,8 +160,9 @@ fn radix(digits: &str) -> (u32, &str) {
     (8, rest)
 }
 
-/// A number with a point or an exponent, or a whole one too large for 64 bits. What JSON cannot hold is an error.
-fn float(text: &str) -> Result<Option<Number>, String> {
+/// A number with a point or an exponent, or a whole one too large for 64 bits. One that is out of range is text, as for Go's
+/// reader; the words for infinity and for no number are errors, because JSON cannot hold what they say.
+fn float(text: &str) -> Result<Option<Number>, (Flaw, String)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let special = [".inf", ".nan"]
         .iter()
@@ -169,16 +170,11 @@ fn float(text: &str) -> Result<Option<Number>, String> {
     // Rust would also read the words `inf` and `nan`, which are names in YAML.
     let numeral = unsigned.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.');
     let parsed = if numeral { text.parse().ok() } else { None };
-    match parsed.map(Number::from_f64) {
-        Some(Some(number)) => Ok(Some(number)),
-        Some(None) => Err(infinite(text)),
-        None if special => Err(infinite(text)),
-        None => Ok(None),
+    if special {
+        let text = format!("{text} is no finite number; quote it if it is text");
+        return Err((Flaw::Number, text));
     }
-}
-
-fn infinite(text: &str) -> String {
-    format!("{text} is no finite number; quote it if it is text")
+    Ok(parsed.and_then(Number::from_f64))
 }
 
 #[cfg(test)]
@@ -273,6 +269,8 @@ mod tests {
             "+",
             "12:30",
             "1e",
+            "1e999",
+            "-31337123e4567",
             "v1",
             "2020-01-01",
             "0o8",
@@ -291,8 +289,8 @@ mod tests {
             ".inf",
             "-.Inf",
             ".nan",
-            "1e999",
             "!!float .inf",
+            "!!float 1e999",
             "!!int x",
             "!!bool 2",
             "!!float x",

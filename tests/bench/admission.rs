@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -59,21 +60,22 @@ impl Figures {
     }
 }
 
-/// Runs `work` `total` times on `callers` threads; each thread makes its own caller first.
-fn measure<C>(
+/// Runs `work` `total` times on `callers` threads. What they need first is made before the clock starts.
+fn measure<C: Send>(
     callers: usize,
     total: usize,
-    make: impl Fn(usize) -> C + Sync,
+    make: impl Fn(usize) -> C,
     work: impl Fn(&mut C, usize) + Sync,
 ) -> Figures {
     let next = AtomicUsize::new(0);
+    let made: Vec<C> = (0..callers).map(make).collect();
     let start = Instant::now();
     let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..callers)
-            .map(|caller| {
-                let (next, make, work) = (&next, &make, &work);
+        let threads: Vec<_> = made
+            .into_iter()
+            .map(|mut own| {
+                let (next, work) = (&next, &work);
                 scope.spawn(move || {
-                    let mut own = make(caller);
                     let mut seen = Vec::new();
                     loop {
                         let call = next.fetch_add(1, Ordering::Relaxed);
@@ -132,14 +134,57 @@ pub(crate) fn floor(hook: &Path, folder: &Path, callers: usize, total: usize) ->
     )
 }
 
-/// Calls of the operator's webhook port.
+/// Calls of the operator's webhook port: `callers` connections, each with one review under way at any time. One thread serves
+/// all of them, as load generators do: callers share the processors with what they measure, and a thread for each would have the
+/// kernel spend its time on them.
 pub(crate) fn served(target: &Target, callers: usize, total: usize) -> Figures {
-    measure(
-        callers,
-        total,
-        |_| target.connect(),
-        |stream, call| target.call(stream, call),
-    )
+    let mut connections: Vec<TlsStream> = (0..callers).map(|_| target.connect()).collect();
+    let mut under_way: Vec<Option<(usize, Instant)>> = vec![None; callers];
+    let mut latencies = Vec::with_capacity(total);
+    let mut sent = 0;
+    let start = Instant::now();
+    for (connection, call) in connections.iter_mut().zip(&mut under_way) {
+        if sent < total {
+            *call = Some((sent, Instant::now()));
+            target.ask(connection, sent);
+            sent += 1;
+        }
+    }
+    while latencies.len() < total {
+        for place in readable(&connections, &under_way) {
+            let (call, begun) = under_way[place].take().unwrap();
+            target.check_answer(&mut connections[place], call);
+            latencies.push(begun.elapsed());
+            if sent < total {
+                under_way[place] = Some((sent, Instant::now()));
+                target.ask(&mut connections[place], sent);
+                sent += 1;
+            }
+        }
+    }
+    let elapsed = start.elapsed();
+    latencies.sort();
+    Figures { latencies, elapsed }
+}
+
+/// The connections whose answer has begun to arrive. A single one need not be asked: reading it waits.
+fn readable(connections: &[TlsStream], under_way: &[Option<(usize, Instant)>]) -> Vec<usize> {
+    let waiting: Vec<usize> = (0..connections.len())
+        .filter(|place| under_way[*place].is_some())
+        .collect();
+    if waiting.len() == 1 {
+        return waiting;
+    }
+    let mut polled: Vec<PollFd<'_>> = waiting
+        .iter()
+        .map(|place| PollFd::new(connections[*place].get_ref(), PollFlags::IN))
+        .collect();
+    poll(&mut polled, None).unwrap();
+    let arrived = waiting
+        .iter()
+        .zip(&polled)
+        .filter(|(_, polled)| !polled.revents().is_empty());
+    arrived.map(|(place, _)| *place).collect()
 }
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -184,11 +229,14 @@ impl Target {
             .unwrap();
         let name = ServerName::from(self.address.ip());
         let session = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
-        StreamOwned::new(session, socket)
+        let mut stream = StreamOwned::new(session, socket);
+        // The connection is kept for all reviews, so its handshake is no part of any.
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
     }
 
-    /// One review over a kept connection; the answer must allow and carry the uid of the question.
-    pub(crate) fn call(&self, stream: &mut TlsStream, call: usize) {
+    /// Sends one review over a kept connection.
+    fn ask(&self, stream: &mut TlsStream, call: usize) {
         let body = self.body.replace(CALL_MARK, &call.to_string());
         let length = body.len();
         let request = format!(
@@ -196,6 +244,10 @@ impl Target {
             self.path,
         );
         stream.write_all(request.as_bytes()).unwrap();
+    }
+
+    /// The answer must allow and carry the uid of the question.
+    fn check_answer(&self, stream: &mut TlsStream, call: usize) {
         let answer = read_answer(stream);
         assert!(
             answer.contains(&format!("\"uid\":\"u-{call}\"")),

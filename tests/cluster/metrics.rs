@@ -190,6 +190,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
 const MORE: &[&str] = &[
     "P_webhook_certificate_expiry_seconds",
     "P_webhook_connections_open",
+    "P_webhook_connections_evicted_total",
     "P_webhook_connections_shed_total",
     "P_webhook_handshakes_failed_total",
     "P_webhook_panics_total",

@@ -27,6 +27,8 @@ mod dropin;
 mod e2e;
 /// Hooks that do not end.
 mod hanging;
+/// The HAProxy example.
+mod haproxy;
 /// Requests that come all the time.
 mod load;
 /// What hooks and the operator itself record.
@@ -37,12 +39,16 @@ mod offline;
 mod operations;
 /// An API server that is away.
 mod outage;
+/// Snapshots as they would be.
+mod overlay;
 /// Many reviews at once, and the end.
 mod parallel;
 /// The harness's own part that needs a control plane.
 mod plane;
 /// The webhook port as callers see it.
 mod protocol;
+/// What a user reads of a failure.
+mod reasons;
 /// What the operator registers, and keeps registered.
 mod registration;
 /// HUP with webhooks.
@@ -51,5 +57,7 @@ mod reload;
 mod secrecy;
 /// An API server that comes and goes.
 mod start;
+/// Reviews that come from what hooks watch.
+mod validation;
 /// Hooks that watch the cluster.
 mod watching;

@@ -82,11 +82,14 @@ fn pod(labels: &Value, container: &str) -> Value {
 fn every_example_is_listed_executable_commented_and_asks_only_who_opted_in() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
     let mut names = BTreeSet::new();
-    for directory in ["agnhost", "examples"] {
+    for directory in ["agnhost", "examples", "haproxy"] {
         for entry in std::fs::read_dir(hooks().join(directory)).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{directory}/{}", entry.file_name().into_string().unwrap());
-            if name.ends_with(".yaml") {
+            if name.ends_with(".yaml")
+                || name.ends_with(".json")
+                || entry.file_type().unwrap().is_dir()
+            {
                 continue;
             }
             assert_ne!(
@@ -108,7 +111,7 @@ fn every_example_is_listed_executable_commented_and_asks_only_who_opted_in() {
             names.insert(name);
         }
     }
-    assert_eq!(names.len(), 16, "{names:?}");
+    assert_eq!(names.len(), 17, "{names:?}");
 }
 
 fn check_config(hook: &str, config: &Value) {

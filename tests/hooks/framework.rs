@@ -523,3 +523,32 @@ fn the_image_layout_works_and_takes_libraries_of_users() {
         ("hello a\n", "")
     );
 }
+
+#[test]
+fn a_failure_for_the_user_is_marked_from_however_deep() {
+    let body = "render() { hook::phase render; hook::fail \"Service 'api' not found\"$'\\n'\"and no other\"; }\n\
+                __main__() { local text; text=$(render); hook::allow; }";
+    let ended = bash(body, &json!([{ "binding": "b", "type": "Validating" }]));
+    assert_eq!((ended.status, ended.answer.as_str()), (Some(1), ""));
+    let marked: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("FAIL") || line.starts_with("PHASE"))
+        .collect();
+    assert_eq!(
+        marked,
+        [
+            "PHASE: render",
+            "FAIL[render]: Service 'api' not found",
+            "FAIL[render]: and no other"
+        ]
+    );
+    let plain = bash(
+        "__main__() { hook::fail plain; }",
+        &json!([{ "binding": "b" }]),
+    );
+    assert_eq!(
+        (plain.status, plain.stderr.as_str()),
+        (Some(1), "FAIL: plain\n")
+    );
+}

@@ -6,6 +6,7 @@
 
 mod examples;
 mod framework;
+mod haproxy;
 mod python;
 mod readme;
 

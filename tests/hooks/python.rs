@@ -343,3 +343,16 @@ fn an_old_python_understands_the_module() {
         ["import json", "import math", "import os", "import sys"]
     );
 }
+
+#[test]
+fn a_failure_for_the_user_is_marked() {
+    let body = "@hook.on()\ndef any(context):\n    hook.phase('tests')\n    hook.fail('one\\ntwo')\nhook.run()";
+    let ended = python(body, Some(&json!([{ "binding": "b" }])));
+    assert_eq!(ended.status, Some(1));
+    assert_eq!(
+        ended.stderr,
+        "PHASE: tests\nFAIL[tests]: one\nFAIL[tests]: two\n"
+    );
+    let plain = python("hook.fail('plain')", Some(&json!([])));
+    assert_eq!(plain.stderr, "FAIL: plain\n");
+}

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{Workplace, config, hooks, run};
+use crate::support::Env;
 
 /// The fenced block behind `<!-- hook: name -->`, as a file in a directory that has our `lib` beside it.
 fn printed(place: &Workplace, name: &str) -> PathBuf {
@@ -241,9 +242,33 @@ fn the_printed_hook_that_changes_objects_asks_for_one_in_each_namespace() {
 }
 
 #[test]
+fn the_printed_hook_with_an_overlay_refuses_a_host_that_is_there_twice() {
+    let place = Workplace::new();
+    let script = printed(&place, "unique-hosts.sh");
+    assert_eq!(
+        config(command(&script))["kubernetesValidating"][0]["overlay"],
+        true
+    );
+    let ingress =
+        |name: &str, host: &str| json!({ "filterResult": { "name": name, "hosts": [host] } });
+    let judge = |items: &[Value]| {
+        let context = json!([{
+            "binding": "unique-hosts.policy.example.com", "type": "Validating", "snapshots": { "ingresses": items },
+        }]);
+        run(command(&script), &context.to_string()).json()
+    };
+    let (one, two) = (ingress("one", "a.b"), ingress("two", "a.b"));
+    assert_eq!(
+        judge(&[one.clone(), ingress("two", "c.d")])["allowed"],
+        true
+    );
+    assert_eq!(judge(&[one, two])["message"], "host a.b is in one and two");
+}
+
+#[test]
 fn every_marked_hook_is_run_here_and_every_function_is_documented() {
     let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
-    assert_eq!(readme.matches("<!-- hook: ").count(), 7);
+    assert_eq!(readme.matches("<!-- hook: ").count(), 8);
 
     let parts = hooks().join("lib/frameworks/shell");
     for entry in std::fs::read_dir(parts).unwrap() {
@@ -310,4 +335,54 @@ fn the_printed_summary_writes_an_object_and_a_metric_and_judges() {
         run(python(), &context.to_string()).json()["allowed"].clone()
     };
     assert_eq!((judge("summary"), judge("a")), (json!(false), json!(true)));
+}
+
+/// The fenced block behind `<!-- file: name -->`, written below the directory.
+fn printed_file(env: &Env, name: &str) -> String {
+    let readme = std::fs::read_to_string(hooks().join("README.md")).unwrap();
+    let mark = format!("<!-- file: {name} -->\n```yaml\n");
+    let (_, rest) = readme.split_once(&mark).unwrap();
+    let (text, _) = rest.split_once("\n```\n").unwrap();
+    env.write(name, format!("{text}\n"));
+    text.to_owned()
+}
+
+#[test]
+fn the_way_from_nothing_to_ci_leads_there() {
+    let place = Workplace::new();
+    let hook = std::fs::read_to_string(printed(&place, "require-team.sh")).unwrap();
+    let env = Env::new().hook("require-team.sh", &hook);
+    printed_file(&env, "manifests/shop.yaml");
+    printed_file(&env, "hooks/require-team.tests.yaml");
+    let workflow = printed_file(&env, ".github/workflows/policy.yaml");
+    let workflow: Value = serde_saphyr::from_str(&workflow).unwrap();
+    let steps = workflow["jobs"]["policy"]["steps"].as_array().unwrap();
+    let commands = steps.iter().filter_map(|step| step["run"].as_str());
+    let mut ran = Vec::new();
+    for command in commands {
+        let (program, file) = command.split_once(" >").unwrap_or((command, ""));
+        let arguments: Vec<&str> = program.split(' ').skip(1).collect();
+        let output = env.run(&arguments).ok();
+        if !file.is_empty() {
+            let log: Value = serde_json::from_str(&output).unwrap();
+            assert_eq!(log["version"], "2.1.0");
+        }
+        ran.push(arguments[0].to_owned());
+    }
+    assert_eq!(ran, ["test", "review"]);
+    // The manifest without its label is denied, as the page says.
+    let text = std::fs::read_to_string(env.path().join("manifests/shop.yaml")).unwrap();
+    env.write(
+        "manifests/shop.yaml",
+        text.replace("team: payments", "other: x"),
+    );
+    let denied = env.run(&["review", "--hooks-dir", "hooks", "-f", "manifests"]);
+    assert_eq!(denied.code, Some(1), "{}", denied.all());
+    assert!(
+        denied
+            .stdout
+            .contains("ConfigMap settings has no label team"),
+        "{}",
+        denied.stdout
+    );
 }

@@ -198,7 +198,9 @@ fn every_flag_is_documented_and_every_documented_flag_exists() {
         "the table of flags was not found: {flags:?}"
     );
     let env = Env::new();
-    let commands = ["start", "resource", "queue", "hook", "config", "raw"];
+    let commands = [
+        "start", "review", "test", "resource", "queue", "hook", "config", "raw",
+    ];
     let mut help = env.run(&["help"]).ok();
     for command in commands {
         help.push_str(&env.run(&[command, "--help"]).ok());

@@ -15,6 +15,8 @@ type Keys = Vec<(String, bool, String)>;
 struct Schemas {
     objects: BTreeMap<String, Keys>,
     lists: BTreeMap<String, String>,
+    /// Schemas of a value that may be an object or something shorter, and that object.
+    choices: BTreeMap<String, String>,
 }
 
 impl Schemas {
@@ -22,6 +24,7 @@ impl Schemas {
         let mut schemas = Schemas {
             objects: BTreeMap::new(),
             lists: BTreeMap::new(),
+            choices: BTreeMap::new(),
         };
         for definition in source.split("static ").skip(1) {
             let Some((name, rest)) = definition.split_once(": Schema =") else {
@@ -32,6 +35,9 @@ impl Schemas {
             if let Some(list) = body.trim_start().strip_prefix("list(") {
                 let items = list.split('&').nth(1).unwrap_or_default();
                 schemas.lists.insert(name, identifier(items));
+            } else if let Some(choice) = body.trim_start().strip_prefix("Schema::Either(") {
+                let object = choice.split('&').nth(2).unwrap_or_default();
+                schemas.choices.insert(name, identifier(object));
             } else if body.contains("&[") && !body.contains("Enum") {
                 schemas.objects.insert(name, keys(body));
             }
@@ -122,6 +128,11 @@ fn every_key_of_hook_configuration_is_documented_and_every_documented_key_exists
         }
         let unknown = documented.keys().filter(|key| !known.contains_key(*key));
         wrong.extend(unknown.map(|key| format!("{name}: there is no key {key}")));
+    }
+    for object in schemas.choices.values() {
+        if schemas.objects.contains_key(object) && !names.contains(object) {
+            wrong.push(format!("{object} has no table"));
+        }
     }
     none_wrong(
         "the keys in hooks/README.md are those of the schema",

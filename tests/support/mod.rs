@@ -18,6 +18,7 @@ mod reply;
 mod scripted;
 pub(crate) mod stage;
 mod temp;
+mod terminal;
 pub(crate) mod watchdog;
 
 pub(crate) use api::Api;
@@ -34,6 +35,7 @@ pub(crate) use reply::{Reply, Stream};
 pub(crate) use scripted::{HttpRequest, Scripted};
 pub(crate) use stage::Stage;
 pub(crate) use temp::TempDir;
+pub(crate) use terminal::{Screen, Terminal};
 
 use std::path::Path;
 use std::time::{Duration, Instant};

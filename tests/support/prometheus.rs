@@ -206,7 +206,9 @@ fn parse_labels(mut rest: &str) -> Option<(Labels, &str)> {
     loop {
         let (name, behind) = rest.split_once("=\"")?;
         let (value, behind) = parse_value(behind)?;
-        if !is_name(name, false) || labels.insert(name.to_owned(), value).is_some() {
+        // Prometheus keeps names that begin so for itself.
+        let is_label = is_name(name, false) && !name.starts_with("__");
+        if !is_label || labels.insert(name.to_owned(), value).is_some() {
             return None;
         }
         match behind.strip_prefix(',') {

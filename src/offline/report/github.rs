@@ -11,11 +11,12 @@ pub(super) fn write(cases: &Cases) -> String {
         match case.status {
             Status::Passed => {}
             Status::Failed | Status::Error => {
-                let mut body = case.message.clone();
-                if !case.details.is_empty() {
-                    body.push('\n');
-                    body.push_str(&case.details);
-                }
+                // The details of a test begin with what the message says.
+                let body = match case.details.as_str() {
+                    "" => case.message.clone(),
+                    details if cases.title.ends_with("test") => details.to_owned(),
+                    details => format!("{}\n{details}", case.message),
+                };
                 text.push_str(&command("error", case, &body));
             }
             Status::Skipped => {
@@ -47,9 +48,11 @@ fn command(level: &str, case: &Case, body: &str) -> String {
     )
 }
 
-/// What stands behind the second pair of colons.
+/// What stands behind the second pair of colons. Nothing that a log viewer could take for a command of its own is left.
 fn escaped(text: &str) -> String {
-    text.replace('%', "%25")
+    let is_foreign = |letter: char| letter.is_control() && !['\r', '\n', '\t'].contains(&letter);
+    text.replace(is_foreign, "\u{fffd}")
+        .replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }

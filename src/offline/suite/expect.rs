@@ -42,7 +42,7 @@ const OF_CONVERSIONS: &[&str] = &["converted", "message"];
 /// What is checked after the run. None: not looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expect {
-    /// Always set for a request.
+    /// Set for every request that does not expect an exit status.
     pub(super) allowed: Option<bool>,
     pub(super) code: Option<u16>,
     pub(super) message: Option<Pattern>,
@@ -89,7 +89,10 @@ pub(super) fn read(node: &Node, asked: &Asked) -> Read<Expect> {
             "expect is empty, so it tests nothing",
         ));
     }
+    // A case says little and means more: a message means a denial, an exit status means a hook that fails, and all others an allowed
+    // request.
     let allowed = match (asked, fields.truth("allowed")?) {
+        (Asked::Request(_), None) if fields.get("exit").is_some() => None,
         (Asked::Request(_), None) => {
             Some(!fields.is_written("message") && !fields.is_written("code"))
         }

@@ -15,6 +15,7 @@ mod fields;
 mod file;
 mod find;
 mod observe;
+mod overlay;
 mod parallel;
 mod pattern;
 mod prepare;

@@ -150,7 +150,8 @@ fn of_failure(error: &RunError, stderr: &str) -> Record {
 impl Record {
     /// Object operations, each as a hook would write it.
     pub(super) fn operations(&self) -> Result<Vec<Value>, String> {
-        let file = operation::File::read(&self.patches).map_err(|error| error.to_string())?;
+        let file =
+            operation::File::read(&self.patches, &|| true).map_err(|error| error.to_string())?;
         let mut operations = Vec::new();
         let each = file.each(|operation| {
             operations.push(shown_operation(&operation));
@@ -219,7 +220,7 @@ pub(super) struct NoCluster;
 
 impl Perform for NoCluster {
     fn perform(&self, order: &Order<'_>) -> Result<(), Undone> {
-        operation::File::read(order.file)
+        operation::File::read(order.file, &|| true)
             .map(drop)
             .map_err(|error| Undone::Failed(error.to_string()))
     }

@@ -16,6 +16,7 @@ use super::check::{self, Flaw};
 use super::convert;
 use super::file::{Asked, Request, TestCase};
 use super::observe::{End, NoCluster, Observed, Record, Recorder};
+use super::overlay::Ground;
 use super::request;
 use super::target::{self, Aim, Snapshots};
 use crate::executor::{Executor, Surroundings};
@@ -148,10 +149,16 @@ impl Work {
             .map_err(|error| error.to_string())?;
         let webhook = Webhook::new(route, stage.hook, binding, &Paces::unlimited());
         let copies = self.snapshots.clone();
+        let ground = Ground {
+            registry: Arc::clone(&self.registry),
+            kinds: Arc::clone(&self.kinds),
+            objects: self.case.snapshots.clone(),
+        };
         let runner = Runner {
             executor: stage.executor.clone(),
             metrics: Arc::new(Metrics::new("")),
             snapshots: Arc::new(move |id| copies.get(&id.binding).cloned().unwrap_or_default()),
+            overlaid: Arc::new(move |id, proposal| ground.overlaid(id, proposal)),
             operations: Arc::new(NoCluster),
             changes: Turns::new(1),
             proxy_hook_json: false,

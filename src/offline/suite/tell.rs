@@ -168,6 +168,7 @@ impl Work {
                 let context = BindingContext {
                     reason,
                     snapshots: &snapshots,
+                    overlay: None,
                 };
                 write_contexts(file, &[context])
             },

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Stage;
 use crate::support::stage::{Kind, answers, config_map, message};
+use crate::support::{SOON, Stage, wait_for};
 
 /// What a hook does that answers this and writes these operations.
 fn with_operations(answer: &Value, operations: &str) -> String {
@@ -128,4 +128,50 @@ fn operations_that_fail_refuse_the_request() {
         line.label("hook") == Some("slow.sh")
             && line.contains("no turn under the limit of calls per second")
     });
+}
+
+/// Whatever made the run fail: the hook was ended at its deadline, or what it left beside its operations cannot be read.
+#[test]
+fn a_review_that_fails_in_any_way_still_makes_the_marked_changes() {
+    let mut stage = Stage::new("marked-reviews");
+    let allow = json!({ "allowed": true });
+    let cases = [
+        ("late", "exec sleep 60"),
+        ("killed", "kill -s KILL $$"),
+        ("answer", "echo nonsense >\"$ADMISSION_RESPONSE_PATH\""),
+        ("metrics", "echo nonsense >\"$METRICS_PATH\""),
+    ];
+    for (case, more) in cases {
+        let plain = change(&stage, "counter").replace("seen", "plain");
+        let marked = change(&stage, "counter").replace("seen", case).replacen(
+            '{',
+            "{\"ignoreHookError\":true,",
+            1,
+        );
+        let body = format!(
+            "{}{more}\n",
+            with_operations(&allow, &format!("{plain}\n{marked}"))
+        );
+        let mut fields = only(case);
+        fields["timeoutSeconds"] = json!(2);
+        stage = stage.hook(case, Kind::Validating, &fields, &body);
+    }
+    let _operator = stage.start();
+    let path = stage.config_maps();
+    let counter = stage.api.create(&path, &config_map("counter", &json!({})));
+    assert_eq!(counter.status, 201, "{}", counter.text());
+    for (case, _) in cases {
+        let answer = stage.api.create(&path, &asks(case));
+        let expected = format!("Shell-operator hook '{case}.sh' error: ");
+        assert!(
+            message(&answer).contains(&expected),
+            "{case}: {}",
+            answer.text()
+        );
+        wait_for("the marked change", SOON, || {
+            stage.api.object(&format!("{path}/counter"))["data"][case] == "yes"
+        });
+    }
+    let data = &stage.api.object(&format!("{path}/counter"))["data"];
+    assert!(data.get("plain").is_none(), "{data}");
 }

@@ -27,6 +27,58 @@ fn one_bad_document_keeps_all_others_from_being_carried_out() {
     assert!(operator.is_running());
 }
 
+/// The API server decodes `%2F` before it takes a path apart, so that a name with a slash would be another object, or all of them.
+/// Such a document is refused like every other bad one: nothing of its file runs.
+#[test]
+fn a_name_with_a_slash_reaches_no_other_object() {
+    let site = Site::new("slash");
+    for name in ["there", "other"] {
+        site.create_map(name, &json!({}));
+    }
+    let namespace = site.namespace.name.clone();
+    let elsewhere = format!("{namespace}/configmaps");
+    let there = format!("{namespace}/configmaps/there");
+    let merge = json!({ "data": { "x": "1" } });
+    let good = site.on("MergePatch", "other", &json!({ "mergePatch": merge }));
+    let bad = [
+        json!({ "operation": "Delete", "kind": "Namespace", "name": elsewhere }),
+        json!({ "operation": "DeleteInBackground", "kind": "Namespace", "name": elsewhere }),
+        json!({ "operation": "DeleteNonCascading", "kind": "Namespace", "name": there }),
+        json!({ "operation": "DeleteInBackground", "kind": "Namespace", "name": elsewhere.replace('/', "%2F") }),
+        json!({ "operation": "MergePatch", "kind": "Namespace", "name": there, "mergePatch": merge }),
+        json!({ "operation": "MergePatch", "kind": "Namespace", "name": namespace, "subresource": "configmaps/there", "mergePatch": merge }),
+        json!({ "operation": "JSONPatch", "kind": "Namespace", "name": there,
+            "jsonPatch": [{ "op": "add", "path": "/data", "value": { "x": "1" } }] }),
+        json!({ "operation": "JQPatch", "kind": "Namespace", "name": there, "jqFilter": ".data.x = \"1\"" }),
+        json!({ "operation": "DeleteInBackground", "kind": "Secret", "namespace": there, "name": ".." }),
+        json!({ "operation": "Create", "object": {
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": elsewhere } } }),
+        json!({ "operation": "CreateOrUpdate", "object": {
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": there } } }),
+        json!({ "operation": "Apply", "object": {
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": there } } }),
+    ];
+    let before = ["there", "other"].map(|name| site.map(name));
+    for bad in bad {
+        let (mut operator, error) =
+            site.fail(&documents(&[good.clone(), bad.clone(), good.clone()]));
+        assert!(
+            error.contains("can't validate document 2"),
+            "{bad}: {error}"
+        );
+        assert!(
+            error.contains("must not be \".\" or \"..\""),
+            "{bad}: {error}"
+        );
+        assert!(operator.is_running());
+        assert_eq!(
+            ["there", "other"].map(|name| site.map(name)),
+            before,
+            "{bad}"
+        );
+    }
+}
+
 #[test]
 fn a_failed_operation_is_named_and_the_others_are_carried_out() {
     let site = Site::new("failing");
@@ -113,6 +165,24 @@ fn a_failed_hook_changes_only_what_it_marked() {
     assert_eq!(site.map("there")["data"], json!({ "marked": "1" }));
 }
 
+#[test]
+fn a_hook_whose_metrics_cannot_be_read_changes_what_it_marked() {
+    let site = Site::new("marked-metrics");
+    site.create_map("there", &json!({}));
+    let plain = json!({ "mergePatch": { "data": { "plain": "1" } } });
+    let marked = json!({ "mergePatch": { "data": { "marked": "1" } }, "ignoreHookError": true });
+    site.hook_that(
+        &documents(&[
+            site.on("MergePatch", "there", &plain),
+            site.on("MergePatch", "there", &marked),
+        ]),
+        "echo nonsense >\"$METRICS_PATH\"",
+    );
+    let operator = site.env.start();
+    operator.wait_log("the failed run", is_failed_run);
+    assert_eq!(site.map("there")["data"], json!({ "marked": "1" }));
+}
+
 /// T16: through every operation, and through every way to fail.
 #[test]
 fn a_value_of_a_secret_is_never_in_the_log() {
@@ -167,13 +237,20 @@ fn a_value_of_a_secret_is_never_in_the_log() {
         }
     }
     drop(operator);
-    // A document that cannot be read at all.
-    let (operator, error) = site.fail(&format!(
-        "operation: Create\nobject:\n  data: {{k: {MARKER}\n"
-    ));
-    assert!(error.contains("document 1 cannot be read"), "{error}");
-    for line in operator.log_lines() {
-        assert!(!line.contains(MARKER), "{}", line.text);
+    // Documents that cannot be read at all: the reader of YAML may quote what it does not understand.
+    for object in [
+        format!("  data: {{k: {MARKER}\n"),
+        format!("  data: {{k: !!int {MARKER}}}\n"),
+        format!("  data: {{k: !!{MARKER} x}}\n"),
+        format!("  data: {{k: *{MARKER}}}\n"),
+        format!("  data: {{{MARKER}: 1, {MARKER}: 2}}\n"),
+        format!("  data: {{k: \"{MARKER}\\q\"}}\n"),
+    ] {
+        let (operator, error) = site.fail(&format!("operation: Create\nobject:\n{object}"));
+        assert!(error.contains("document 1 cannot be read: YAML"), "{error}");
+        for line in operator.log_lines() {
+            assert!(!line.contains(MARKER), "{}", line.text);
+        }
     }
 }
 

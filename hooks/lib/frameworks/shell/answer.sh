@@ -23,6 +23,25 @@ hook::deny() {
   fi
 }
 
+# hook::phase <name>: what follows belongs to this part of the work (render, syntax, schema, semantic, tests, ...).
+hook::phase() {
+  HOOK_PHASE=$1
+  printf 'PHASE: %s\n' "$1" >&2
+}
+
+# hook::fail <message>: ends the hook, from however deep; the request is refused and the user reads the message, if the
+# binding has `errors: {from: marked}`. Without that the user reads the exit code and the message is in the log.
+hook::fail() {
+  local line
+  while IFS= read -r line; do
+    printf 'FAIL%s: %s\n' "${HOOK_PHASE:+[$HOOK_PHASE]}" "$line" >&2
+  done <<<"$1"
+  # A stack trace would say nothing that the message does not.
+  # shellcheck disable=SC2034 # read by the trap in shell_lib.sh
+  SHELL_LIB_QUIET=1
+  exit 1
+}
+
 # hook::warn [text]...: the request may pass, and the user reads each text as a warning. No text, no warning.
 hook::warn() {
   local REPLY text list=
