@@ -187,6 +187,12 @@ impl Filter {
         })
     }
 
+    /// The program as it was written.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Applies the program: no result is `null`, one result is itself, several are an array of them.
     pub(crate) fn apply(&self, input: &Value) -> Result<Value, Error> {
         self.run(Val::deserialize(input).map_err(|error| Error::Input(error.to_string()))?)
