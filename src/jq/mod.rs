@@ -188,6 +188,7 @@ impl Filter {
     }
 
     /// The program as it was written.
+    #[cfg(test)]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
