@@ -16,6 +16,7 @@ use super::cluster::Cluster;
 use super::kinds::Kinds;
 use super::manifest::Manifest;
 use super::outcome::{Finding, ObjectName, Patched, Verdict};
+use super::patches;
 use super::request::Request;
 use super::rules::{Invocation, Matched, Rules};
 use super::view::Views;
@@ -24,7 +25,7 @@ use crate::hook::binding::{AdmissionKind, ReinvocationPolicy};
 use crate::hook::json_patch::try_patch;
 use crate::message::BindingId;
 use crate::metrics::Metrics;
-use crate::operation::{File, Order, Perform, Undone};
+use crate::operation::{Order, Perform, Undone};
 use crate::review::{self, Afterwards, Answer, Question, Review, Runner, Turns, Webhook};
 
 /// LIMIT: what is kept of a hook's output for a report. A screen is about 4 KiB; whoever needs all of it runs the hook.
@@ -82,10 +83,7 @@ struct CheckOnly;
 
 impl Perform for CheckOnly {
     fn perform(&self, order: &Order<'_>) -> Result<(), Undone> {
-        let checked = File::read(order.file, &|| true);
-        checked
-            .map(drop)
-            .map_err(|error| Undone::Failed(error.to_string()))
+        patches::check(order.file)
     }
 }
 

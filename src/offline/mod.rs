@@ -15,6 +15,7 @@ mod hooks;
 mod kinds;
 mod manifest;
 pub(crate) mod outcome;
+mod patches;
 pub(crate) mod report;
 mod request;
 mod rules;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::executor::{Exit, Failure, Outcome, RunError, Witness};
 use crate::hook::metric::Batch;
 use crate::metrics;
+use crate::offline::patches;
 use crate::operation::{self, Change, Order, Perform, Undone};
 use crate::review::Answer;
 
@@ -220,8 +221,6 @@ pub(super) struct NoCluster;
 
 impl Perform for NoCluster {
     fn perform(&self, order: &Order<'_>) -> Result<(), Undone> {
-        operation::File::read(order.file, &|| true)
-            .map(drop)
-            .map_err(|error| Undone::Failed(error.to_string()))
+        patches::check(order.file)
     }
 }
