@@ -452,9 +452,8 @@ fn patch(value: Option<Value>) -> Result<Option<Patch>, ResponseError> {
             if text.is_empty() {
                 return Ok(None);
             }
-            let json = STANDARD
-                .decode(text)
-                .map_err(|_error| ResponseError::PatchNotBase64)?;
+            let decoded = STANDARD.decode(text);
+            let json = decoded.map_err(|_error| ResponseError::PatchNotBase64)?;
             let value =
                 serde_json::from_slice(&json).map_err(|_error| ResponseError::PatchNotJson)?;
             (value, json)
@@ -464,11 +463,8 @@ fn patch(value: Option<Value>) -> Result<Option<Patch>, ResponseError> {
             (array, json)
         }
         Some(other) => {
-            return Err(wrong(
-                "patch",
-                "a base64 string or a JSON Patch array",
-                &other,
-            ));
+            let expected = "a base64 string or a JSON Patch array";
+            return Err(wrong("patch", expected, &other));
         }
     };
     match operations {
