@@ -240,7 +240,9 @@ fn a_kind_whose_last_hook_is_gone_is_emptied_and_one_of_somebody_else_is_not() {
     assert_eq!(mutating(), 1);
     let mut operator = stage.env.start();
     operator.wait_ready();
-    let line = operator.wait_log("that it was emptied", |line| line.contains("emptied"));
+    let line = operator.wait_log("that it was emptied", |line| {
+        line.contains("configuration emptied")
+    });
     let path = stage.configuration_path(Kind::Mutating);
     assert_eq!(line.label("configurationName"), path.rsplit('/').next());
     assert_eq!(mutating(), 0);

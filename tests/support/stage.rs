@@ -76,10 +76,20 @@ impl Stage<'static> {
     pub(crate) fn new(name: &str) -> Stage<'static> {
         Stage::on(ControlPlane::shared(), name)
     }
+
+    /// One whose namespace has one more label from its first moment: the copy of it that the API server looks at follows a change
+    /// only after a while, but a namespace that is missing in it is looked up.
+    pub(crate) fn labelled(name: &str, key: &str, value: &str) -> Stage<'static> {
+        Stage::with_label(ControlPlane::shared(), name, Some((key, value)))
+    }
 }
 
 impl<'a> Stage<'a> {
     pub(crate) fn on(plane: &'a ControlPlane, name: &str) -> Stage<'a> {
+        Stage::with_label(plane, name, None)
+    }
+
+    fn with_label(plane: &'a ControlPlane, name: &str, more: Option<(&str, &str)>) -> Stage<'a> {
         let label = unique(name);
         let api = plane.api();
         let env = Env::new();
@@ -103,7 +113,10 @@ impl<'a> Stage<'a> {
             env,
             registered: Mutex::default(),
         };
-        let labels = json!({ &stage.label: "true" });
+        let mut labels = json!({ &stage.label: "true" });
+        if let Some((key, value)) = more {
+            labels[key] = json!(value);
+        }
         stage.make_namespace(&stage.label, &labels);
         let marker = stage.marker_hook();
         stage.env.write_hook("marker.sh", &marker);

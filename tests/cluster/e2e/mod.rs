@@ -94,16 +94,11 @@ impl Case {
     /// A case whose namespace chooses a hook; `true` chooses all that do not hinder each other, the empty text none.
     fn new(hook: &str) -> Case {
         let agnhost = agnhost();
-        let stage = Stage::new("case");
-        if !hook.is_empty() {
-            let labels = json!({ "metadata": { "labels": { agnhost.selector(): hook } } });
-            let path = format!("/api/v1/namespaces/{}", stage.label);
-            assert_eq!(stage.api.merge(&path, &labels).status, 200);
-            // The API server looks at its own copy of the namespace, which follows within milliseconds.
-            wait_for("the label of the namespace", SOON, || {
-                stage.api.object(&path)["metadata"]["labels"][agnhost.selector()] == hook
-            });
-        }
+        let stage = if hook.is_empty() {
+            Stage::new("case")
+        } else {
+            Stage::labelled("case", &agnhost.selector(), hook)
+        };
         Case { stage, agnhost }
     }
 
